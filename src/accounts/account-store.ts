@@ -1,7 +1,7 @@
 /** Accounts: the owners of keys, domains and mail, with the plan that sets their limits. */
 import { newId } from '../base/id.ts';
 import { createLookUpCache } from '../base/look-up-cache.ts';
-import { Problem } from '../base/problem.ts';
+import { Problem, invalid } from '../base/problem.ts';
 import type { Connection } from '../storage/connection.ts';
 import type { AccountRow } from '../storage/tables.ts';
 import type { StoreDeps } from '../storage/database.ts';
@@ -121,9 +121,7 @@ const LONGEST_NAME = 100;
 export function checkName(name: string): string {
   const trimmed = name.trim();
   if (trimmed === '' || /\p{Cc}/u.test(trimmed)) {
-    throw new Problem('invalid_field', 'The name needs at least one character, and no control characters.', {
-      field: 'name',
-    });
+    throw invalid('name', 'The name needs at least one character, and no control characters.');
   }
   if (trimmed.length > LONGEST_NAME) {
     throw new Problem('field_too_long', `The name may have at most ${String(LONGEST_NAME)} characters.`, {

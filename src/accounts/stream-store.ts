@@ -1,7 +1,7 @@
 /** Streams: kinds of mail with their own suppressions, sources and priority. Each account begins with two. */
 import { newId } from '../base/id.ts';
 import { createLookUpCache } from '../base/look-up-cache.ts';
-import { Problem } from '../base/problem.ts';
+import { Problem, notFound } from '../base/problem.ts';
 import type { StoreDeps } from '../storage/database.ts';
 import { readPage } from '../storage/page.ts';
 import { insertRows, noRows, type RowsFor } from '../storage/rows.ts';
@@ -159,7 +159,7 @@ export async function removeStream(
   deps.changed?.(row.account_id, row.slug);
 }
 
-const noSuchStream = (): Problem => new Problem('not_found', 'There is no such stream.', { field: 'id' });
+const noSuchStream = (): Problem => notFound('id', 'There is no such stream.');
 
 export function firstStreams(accountId: string, now: number): StreamRow[] {
   const common = { account_id: accountId, pool: DEFAULT_POOL, created_at: now, paused: 0 };

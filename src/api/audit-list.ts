@@ -12,9 +12,9 @@ import { type Call, jsonResponse } from './route.ts';
 import { reachOf } from './test-mode.ts';
 
 const auditMembers = recordOf('audit_entry', audit);
-const AuditEntry = recordSchema(auditMembers, { id: 'AuditEntry', description: 'One use of a key.' });
+export const AuditEntry = recordSchema(auditMembers, { id: 'AuditEntry', description: 'One use of a key.' });
 
-const AuditEntryDetails = AuditEntry.extend({
+export const AuditEntryDetails = AuditEntry.extend({
   query: maybe('The query, without its `?`.'),
   error_message: maybe('The text of the error.', '`to` is not an address: it has no @'),
   body: shows(

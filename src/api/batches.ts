@@ -1,6 +1,6 @@
 /** `/v1/batches`: bulk sends, with their messages by status. */
 import { z } from 'zod';
-import { Problem } from '../base/problem.ts';
+import { Problem, notFound } from '../base/problem.ts';
 import type { Caller } from '../keys/caller.ts';
 import { batchCounts, cancelBatch, type StatusCounts } from '../messages/delivery/change-message.ts';
 import { readPage } from '../storage/page.ts';
@@ -43,8 +43,7 @@ async function batchOf({ db }: Pick<StoreContext, 'db'>, caller: Caller, id: str
     id,
     accountId,
   ]);
-  if (row === undefined || (onlyTest && row.test === 0))
-    throw new Problem('not_found', 'There is no such batch.', { field: 'id' });
+  if (row === undefined || (onlyTest && row.test === 0)) throw notFound('id', 'There is no such batch.');
   return row;
 }
 

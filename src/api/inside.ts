@@ -25,9 +25,10 @@ export interface Asked {
 }
 export interface Asking {
   caller: Caller;
-  ip: string | null;
-  userAgent: string | null;
-  whenOver: (listener: () => void) => void;
+  ip?: string | null;
+  userAgent?: string | null;
+  /** As of a call; without it nobody goes before the answer is there. */
+  whenOver?: Incoming['whenOver'];
 }
 
 export type Inside = ReturnType<typeof createInside>;
@@ -67,7 +68,7 @@ export function createInside(deps: { clock: Clock; commit: Committer }, routes: 
 function begin(
   deps: { clock: Clock; commit: Committer },
   { operationId, method, path, act, scope }: Route,
-  { caller, ip, userAgent }: Asking,
+  { caller, ip = null, userAgent = null }: Asking,
   params: Asked['params'] = {},
 ): RunningAct {
   const isOperator = caller.isOperator === true;
@@ -96,6 +97,7 @@ interface InsideCall {
 
 function incoming({ clock }: { clock: Clock }, { route, asking, asked, act }: InsideCall): Incoming {
   const { headers = {}, accept = 'application/json', params = {}, read } = asked;
+  const { whenOver = () => undefined } = asking;
   return {
     params,
     search: searchOf(asked.query),
@@ -116,9 +118,9 @@ function incoming({ clock }: { clock: Clock }, { route, asking, asked, act }: In
       return act.row(reply.status);
     },
     isStopping: () => false,
-    whenOver: asking.whenOver,
+    whenOver,
     // A member's session stands for a key.
-    whenKeyEnds: asking.whenOver,
+    whenKeyEnds: whenOver,
   };
 }
 

@@ -1,6 +1,6 @@
 /** `/v1/keys`: API keys, made and changed by keys. A key never gives more than it has. */
 import { z } from 'zod';
-import { Problem } from '../base/problem.ts';
+import { Problem, missing } from '../base/problem.ts';
 import { actorOf, permissionsOf, type Caller } from '../keys/caller.ts';
 import { inheriting, mayGrant, mayManage } from '../keys/grant.ts';
 import { isIpAllowed } from '../keys/ip-list.ts';
@@ -98,7 +98,7 @@ const create = kind.create(
     const expiresAt = endOf(body, now);
     const { mode = caller.mode, replaces, revoke_after: revokeAfter } = body;
     if (revokeAfter !== undefined && replaces === undefined)
-      throw new Problem('missing_field', '`revoke_after` says when the key in `replaces` ends.', { field: 'replaces' });
+      throw missing('replaces', '`revoke_after` says when the key in `replaces` ends.');
     const { domains: only = [], allowed_ips: ips = [] } = body;
     const wanted = { name: body.name, mode, scopes: body.scopes, domains: only, allowedIps: ips, expiresAt };
     const granted = mayGrant(caller, inheriting(caller, wanted));

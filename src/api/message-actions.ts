@@ -1,6 +1,6 @@
 /** Further operations on one message: attempts, why, its content and source, the mails that came back for it, cancel, move, resend, erase. */
 import { z } from 'zod';
-import { Problem } from '../base/problem.ts';
+import { Problem, notFound } from '../base/problem.ts';
 import { scopeAllows } from '../keys/scopes.ts';
 import { acceptSingle } from '../messages/accept/accept.ts';
 import { cancelMessage, rescheduleMessage } from '../messages/delivery/change-message.ts';
@@ -401,7 +401,7 @@ async function requireReport(
 ): Promise<Buffer> {
   const row = await messageOf(context, call);
   const bytes = await rawReport(context.db.prepared, row.id, call.params.report_id);
-  if (bytes === null) throw new Problem('not_found', 'There is no such report.', { field: 'report_id' });
+  if (bytes === null) throw notFound('report_id', 'There is no such report.');
   return bytes;
 }
 
@@ -447,7 +447,7 @@ const forget = messages.remove(
     const { recipients } = await erasePerson(context, reachOf(call.caller), call.params.email, () =>
       rowsOfAnswer(call, erased),
     );
-    if (recipients === 0) throw new Problem('not_found', 'Nothing was sent to this address.', { field: 'email' });
+    if (recipients === 0) throw notFound('email', 'Nothing was sent to this address.');
     return erased;
   },
 );

@@ -1,6 +1,6 @@
 /** `/v1/received`: mails that came to domains that receive. */
 import { z } from 'zod';
-import { Problem } from '../base/problem.ts';
+import { Problem, notFound } from '../base/problem.ts';
 import { scopeAllows } from '../keys/scopes.ts';
 import { soughtDomain } from '../mail/address.ts';
 import {
@@ -34,7 +34,7 @@ const kind = resource({
 
 type ReceivedCall = Pick<Call<{ id: string }, object, undefined>, 'params' | 'caller'>;
 
-const noMail = (): Problem => new Problem('not_found', 'There is no such mail.', { field: 'id' });
+const noMail = (): Problem => notFound('id', 'There is no such mail.');
 
 /** Returns a mail within the caller's reach. Throws `not_found`. */
 async function requireReceived({ db }: StoreContext, { caller, params }: ReceivedCall): Promise<ReceivedRow> {
@@ -145,8 +145,7 @@ const file = kind.read(
   },
   async (call, context: ApiContext) => {
     const found = await context.mailViewer.attachment(await requireSource(context, call), call.params.index);
-    if (found === null)
-      throw new Problem('not_found', 'The mail has no such file: see its `attachments`.', { field: 'index' });
+    if (found === null) throw notFound('index', 'The mail has no such file: see its `attachments`.');
     return {
       status: 200,
       bytes: Buffer.from(found.buffer, found.byteOffset, found.byteLength),

@@ -46,12 +46,12 @@ function exampleOf(schema: z.core.$ZodTypes): unknown {
 
 const isObject = (schema: z.core.$ZodType): boolean => (schema as z.core.$ZodTypes)._zod.def.type === 'object';
 
-function described<Schema extends z.ZodType>(schema: Schema, says: string, example?: z.output<Schema>): Schema {
-  const member = schema.describe(says);
+function described<Schema extends z.ZodType>(schema: Schema, says?: string, example?: z.output<Schema>): Schema {
+  const member = says === undefined ? schema : schema.describe(says);
   return example === undefined ? member : shows(member, example);
 }
 
-type Maker<Schema extends z.ZodType> = (says: string, example?: z.output<Schema>) => Schema;
+type Maker<Schema extends z.ZodType> = (says?: string, example?: z.output<Schema>) => Schema;
 const maker =
   <Schema extends z.ZodType>(make: () => Schema): Maker<Schema> =>
   (says, example) =>
@@ -67,6 +67,17 @@ export const flag = maker(() => z.boolean());
 export const time = maker(() => z.iso.datetime());
 export const maybeTime = maker(() => z.iso.datetime().nullable());
 export const map = maker(() => z.record(z.string(), z.string()));
+
+/** Declares members of one form whose names say all. */
+export const each = <Schema extends z.ZodType, Name extends string>(schema: Schema, ...names: readonly Name[]) =>
+  // fromEntries forgets the names.
+  Object.fromEntries(names.map((name) => [name, schema])) as Record<Name, Schema>;
+
+export const many = <Schema extends z.ZodType>(schema: Schema) => z.array(schema).readonly();
+
+/** The schema of a record of the server, which is in no description: its kind is the member `object`. */
+export const ofKind = <Kind extends string, Members extends z.ZodRawShape>(kind: Kind, members: Members) =>
+  z.object({ object: z.literal(kind), ...members });
 
 /** The schema of a record with these members, which the description of the API has under this name. */
 export const namedRecord = <Members extends z.ZodRawShape>(id: string, description: string, members: Members) =>

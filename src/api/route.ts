@@ -2,7 +2,7 @@
 import type { Readable } from 'node:stream';
 import { z } from 'zod';
 import { check, fieldName, schemaAt } from '../base/check.ts';
-import { Problem, type ProblemCode } from '../base/problem.ts';
+import { Problem, type ProblemCode, notFound } from '../base/problem.ts';
 import type { Caller } from '../keys/caller.ts';
 import type { Scope } from '../keys/scopes.ts';
 import type { Act } from '../operations/act.ts';
@@ -270,10 +270,7 @@ function checkedParams<Params>(
   // Without a schema Params is `object`, its default.
   if (schema === undefined) return params as Params;
   const result = schema.safeParse(params);
-  if (!result.success)
-    throw new Problem('not_found', 'There is no such object.', {
-      field: fieldName('', result.error.issues[0]?.path ?? []),
-    });
+  if (!result.success) throw notFound(fieldName('', result.error.issues[0]?.path ?? []), 'There is no such object.');
   return result.data;
 }
 

@@ -1,6 +1,6 @@
 /** `/v1/settings`: the settings of an account, and its limits. */
 import { z } from 'zod';
-import { Problem } from '../base/problem.ts';
+import { invalid } from '../base/problem.ts';
 import { accountSettings, changeSettings, type SettingsChanges } from '../accounts/settings-store.ts';
 import type { Caller } from '../keys/caller.ts';
 import { columnsOf } from '../storage/record.ts';
@@ -122,7 +122,7 @@ function changesOf({ retention: most }: ApiContext, body: z.output<typeof Change
 
 function checkDays(field: string, wanted: number | null | undefined, mostMs: number): void {
   if (wanted == null || wanted <= daysOf(mostMs)) return;
-  throw new Problem('invalid_field', `The server keeps this for ${String(daysOf(mostMs))} days at most.`, { field });
+  throw invalid(field, `The server keeps this for ${String(daysOf(mostMs))} days at most.`);
 }
 
 const daysOf = (ms: number): number => Math.max(1, Math.floor(ms / DAY_MS));

@@ -40,7 +40,7 @@ const rate = (of: string, example: number) =>
 const StatCounts = recordSchema(recordOf(null, eventCounts), {
   id: 'StatCounts',
   description:
-    'Recipients by what happened. `unique_` counts each recipient once; `machine_` counts hits of scanners and proxies, which are in no other number.',
+    'Recipients by what happened. `unique_` counts each recipient once; `machine_` counts hits of scanners and proxies, which are in no other number. A bounce after the delivery takes `delivered` back.',
 });
 
 const Stats = namedRecord('Stats', 'Numbers of a range of time.', {
@@ -230,7 +230,7 @@ async function statsRecord(
   const total = noCounts();
   for (const { counts: found } of all) for (const type of statTypes) total[type] += found[type];
   const part = (some: number, of: number): number | null =>
-    of === 0 ? null : Math.round((some / of) * 10_000) / 10_000;
+    of === 0 ? null : Math.min(1, Math.round((some / of) * 10_000) / 10_000);
   return {
     object: 'stats',
     bucket,

@@ -1,6 +1,6 @@
 /** `/v1/suppressions`: the addresses that are not mailed. */
 import { z } from 'zod';
-import { Problem } from '../base/problem.ts';
+import { Problem, notFound, invalid, missing } from '../base/problem.ts';
 import { actorOf } from '../keys/caller.ts';
 import { suppressionReasons, type SuppressionRow } from '../storage/tables.ts';
 import {
@@ -31,7 +31,7 @@ const PATH = '/v1/suppressions';
 const MOST_AT_ONCE = 1000;
 const LONGEST_ADDRESS = 1000;
 
-const Suppression = recordSchema(suppressionRecord, {
+export const Suppression = recordSchema(suppressionRecord, {
   id: 'Suppression',
   description: 'An address that is not mailed.',
 });
@@ -109,7 +109,7 @@ const create = kind.create(
     if (email !== undefined && emails !== undefined)
       throw new Problem('mutually_exclusive_fields', '`email` and `emails` exclude each other.', { field: 'emails' });
     if (email === undefined && emails === undefined)
-      throw new Problem('missing_field', '`email` is required, or `emails` for several.', { field: 'email' });
+      throw missing('email', '`email` is required, or `emails` for several.');
     const common = await commonOf(context, call);
     await context.refuseFullList(call.caller.accountId);
     const given = (emails ?? [email ?? '']).map((one) => ({ email: one, why: addressFault(one) }));
@@ -133,8 +133,7 @@ async function commonOf(
   if (stream !== null && (await context.findStream(caller.accountId, stream)) === null)
     throw new Problem('unknown_stream', `There is no stream ${JSON.stringify(stream)}.`, { field: 'stream' });
   const expiresAt = expires_at === undefined ? null : Date.parse(expires_at);
-  if (expiresAt !== null && expiresAt <= now)
-    throw new Problem('invalid_field', '`expires_at` must be a time to come.', { field: 'expires_at' });
+  if (expiresAt !== null && expiresAt <= now) throw invalid('expires_at', '`expires_at` must be a time to come.');
   return { accountId: caller.accountId, stream, reason, note, createdBy: actorOf(caller), expiresAt };
 }
 
@@ -200,7 +199,7 @@ function refuseBoth(stream: string | undefined, scope: 'account' | undefined): v
     throw new Problem('mutually_exclusive_fields', '`stream` and `scope` exclude each other.', { field: 'scope' });
 }
 
-const notListed = (): Problem => new Problem('not_found', 'This address is not on the list.', { field: 'email' });
+const notListed = (): Problem => notFound('email', 'This address is not on the list.');
 
 const get = kind.get(
   {

@@ -37,7 +37,7 @@ import {
   text,
   texts,
 } from './record-schema.ts';
-import { Problem } from '../base/problem.ts';
+import { Problem, invalid } from '../base/problem.ts';
 import { parseMailbox } from '../mail/address.ts';
 import {
   declarableType,
@@ -211,9 +211,10 @@ async function checkGiven({ renderer }: ApiContext, accountId: string, body: Tem
 function checkDefault({ name, type, default: fallback }: DeclaredVariable, n: number): void {
   const actual = declarableType(fallback);
   if (actual === null || actual === type) return;
-  throw new Problem('invalid_field', `The default of the variable \`${name}\` is of type ${actual}, not ${type}.`, {
-    field: `variables[${String(n)}].default`,
-  });
+  throw invalid(
+    `variables[${String(n)}].default`,
+    `The default of the variable \`${name}\` is of type ${actual}, not ${type}.`,
+  );
 }
 
 /** Checks that there is content, and that addresses, defaults and sample values are valid. Throws the first fault. */
@@ -230,8 +231,7 @@ function checkBody(body: TemplateBody): void {
   });
   body.variables.forEach(checkDefault);
   const double = body.variables.find(({ name }, n) => body.variables.findIndex((one) => one.name === name) !== n);
-  if (double !== undefined)
-    throw new Problem('invalid_field', `The variable \`${double.name}\` is declared twice.`, { field: 'variables' });
+  if (double !== undefined) throw invalid('variables', `The variable \`${double.name}\` is declared twice.`);
 }
 
 const replyToField = ({ replyTo }: TemplateBody, n: number): string =>
@@ -480,6 +480,7 @@ const RenderRecord = namedRecord(
     html: PartRecord.nullable().describe('The HTML body; null if there is none.'),
     text: shows(PartRecord.nullable().describe('The plain text body; null if there is none.'), null),
     variables: texts('Names that the template asks for.', ['name']),
+    paths: texts('The paths behind them, such as `order.number` or `items[].price`, of each item of a list.', ['name']),
   },
 );
 
@@ -573,6 +574,7 @@ function renderRecord(
     html: part('html'),
     text: part('text'),
     variables: [...new Set(results.flatMap(({ variables }) => variables))],
+    paths: [...new Set(results.flatMap(({ paths }) => paths))],
   };
 }
 

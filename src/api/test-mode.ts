@@ -1,5 +1,5 @@
 /** Test keys are a sandbox: `touches` (route.ts, middleware/admit.ts) bounds writes, and a `MailReach` has simulated mail alone. */
-import { Problem } from '../base/problem.ts';
+import { Problem, notFound } from '../base/problem.ts';
 import type { Caller } from '../keys/caller.ts';
 import { findMessage, type MailReach } from '../messages/store/message-store.ts';
 import type { Database } from '../storage/database.ts';
@@ -23,7 +23,7 @@ export async function requireMessage(
   return row;
 }
 
-export const noMessage = (): Problem => new Problem('not_found', 'There is no such message.', { field: 'id' });
+export const noMessage = (): Problem => notFound('id', 'There is no such message.');
 
 /** The filter `test` of a list: a test key reads simulated mail only. Throws `forbidden_in_test_mode` if it asks for live mail. */
 export function testFilter(caller: Pick<Caller, 'mode'>, asked: boolean | undefined): boolean | undefined {

@@ -1,6 +1,6 @@
 /** `/v1/webhooks/{id}/deliveries` and related paths: the log of calls to an endpoint, that of a message, and repeating calls. */
 import { z } from 'zod';
-import { Problem } from '../base/problem.ts';
+import { Problem, invalid, notFound } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import { eventRecord } from '../events/event.ts';
 import { eventsNumbered, lastEventsOf, sequenceOf } from '../events/event-log.ts';
@@ -117,7 +117,7 @@ const resend = webhooks.post(
   async (call, context: ApiContext) => {
     const endpoint = await findEndpoint(context, refOf(call));
     const line = await findDelivery(context, endpoint.id, call.params.delivery_id);
-    if (line === null) throw new Problem('not_found', 'There is no such attempt.', { field: 'delivery_id' });
+    if (line === null) throw notFound('delivery_id', 'There is no such attempt.');
     needActive(endpoint);
     const { sequence } = line;
     if (sequence === null) throw new Problem('invalid_state', 'This was a test: test the endpoint again.');
@@ -216,7 +216,7 @@ const replay = webhooks.post(
     const endpoint = await findEndpoint(context, refOf(call));
     needActive(endpoint);
     const [since, until] = [Date.parse(body.since), body.until === undefined ? now : Date.parse(body.until)];
-    if (since >= until) throw new Problem('invalid_field', '`since` must lie before `until`.', { field: 'since' });
+    if (since >= until) throw invalid('since', '`since` must lie before `until`.');
     const request = {
       webhookId: endpoint.id,
       accountId: caller.accountId,

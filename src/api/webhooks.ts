@@ -1,7 +1,7 @@
 /** `/v1/webhooks`: endpoints that receive events, and their secrets. The log of calls is in webhook-deliveries.ts. */
 import { z } from 'zod';
 import { LOCAL_PATTERN } from '../base/address-pattern.ts';
-import { Problem } from '../base/problem.ts';
+import { Problem, invalid } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import { LONGEST_URL } from '../net/safe-url.ts';
 import { allEventTypes, type EventType } from '../events/event.ts';
@@ -223,7 +223,7 @@ async function checkStreams({ findStream }: ApiContext, accountId: string, slugs
 function checkDomain(name: string, at: number): string {
   const parsed = parseMailbox(`x@${name}`);
   if (parsed.kind === 'ok') return parsed.mailbox.domain;
-  throw new Problem('invalid_field', `Not a domain name: ${parsed.why}.`, { field: `domains[${String(at)}]` });
+  throw invalid(`domains[${String(at)}]`, `Not a domain name: ${parsed.why}.`);
 }
 
 /** Returns what checks a pattern of addresses, and gives it with its domain as A-labels: a domain that receives nothing is a mistake. */
@@ -236,7 +236,7 @@ const addressCheck =
     const local = pattern.slice(0, Math.max(0, end)).toLowerCase();
     if (parsed.kind === 'bad' || !LOCAL_PATTERN.test(local)) {
       const forms = '`support@acme.example` or `reply+*@acme.example`';
-      throw new Problem('invalid_field', `Not an address such as ${forms}.`, { field });
+      throw invalid(field, `Not an address such as ${forms}.`);
     }
     const { domain } = parsed.mailbox;
     const receiving = await db.prepared.all(
@@ -245,7 +245,7 @@ const addressCheck =
     );
     if (receiving.length > 0) return `${local}@${domain}`;
     const cure = 'set its `receiving` to true first';
-    throw new Problem('invalid_field', `You have no domain ${domain} that receives mail: ${cure}.`, { field });
+    throw invalid(field, `You have no domain ${domain} that receives mail: ${cure}.`);
   };
 
 /** Only a key that may see personal data may have it sent to an endpoint. */

@@ -349,3 +349,12 @@ export class Problem extends Error {
     return catalogue[this.code].status;
   }
 }
+
+/** The problem of a member whose value is not allowed. */
+export const invalid = (field: string, message: string): Problem => new Problem('invalid_field', message, { field });
+
+export const missing = (field: string, message: string): Problem => new Problem('missing_field', message, { field });
+
+/** The problem of a member that names what does not exist. */
+export const notFound = (field: string | null, message: string): Problem =>
+  new Problem('not_found', message, { field });

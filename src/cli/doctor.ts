@@ -1,7 +1,6 @@
 /** `posthorn doctor`: checks everything that mail depends on, and suggests cures. */
 import { Problem } from '../base/problem.ts';
-import { checkNames, examineFrom } from '../operator/doctor/doctor.ts';
-import type { Finding } from '../operator/doctor/probes.ts';
+import { checkNames, examineFrom, type Finding } from '../operator/doctor/doctor.ts';
 import type { Context } from './cli.ts';
 import { printable } from '../presentations/presentation.ts';
 

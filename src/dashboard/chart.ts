@@ -18,6 +18,8 @@ export interface Chart {
   height?: number;
   /** Time zone of the labels; UTC if not given. */
   zone?: string;
+  /** Milliseconds since the epoch: the step that has it is not over, and is drawn as partial. */
+  now?: number;
   /** Beginnings of the steps, in milliseconds since the epoch. */
   times: readonly number[];
   series: readonly Series[];
@@ -54,10 +56,18 @@ const inkOf = (name: string): string => inks[name] ?? '';
 
 export function chartHtml(chart: Chart): string {
   const { label, yAxis, step, series, zone = 'UTC' } = chart;
+  const partial =
+    partialOf(chart) < 0
+      ? ''
+      : `; ${chart.kind === 'bars' ? 'lighter' : 'dashed'}: ${step === 'day' ? 'today' : `this ${step}`} so far`;
   const legend = series.map(({ name }) => `<span class="${inkOf(name)}">${name}</span>`).join('');
-  const caption = `${escapeHtml(yAxis)} per ${step}${step === 'day' ? ', days of' : ', times in'} ${escapeHtml(zone)}`;
+  const caption = `${escapeHtml(yAxis)} per ${step} (${escapeHtml(zone)})${partial}`;
   return `<figure class="plot" aria-label="${escapeHtml(label)}"><figcaption>${caption}<span class="legend">${legend}</span></figcaption>${svg(chart)}${table(chart)}</figure>`;
 }
+
+/** Returns the place of the step that is not over; -1 if all are, or if steps are as short as a minute. */
+const partialOf = ({ step, times, now = -1 }: Chart): number =>
+  step === 'minute' ? -1 : times.findIndex((at) => at <= now && now < at + STEP_MS[step]);
 
 /** Returns the numbers as a table, the newest step first. */
 function table({ step, times, series, unit = '', zone = 'UTC' }: Chart): string {
@@ -74,7 +84,7 @@ const valueText = (value: number | null | undefined): string => (value == null ?
 /** Usual height of the drawing, and those of its parts, in px. The width is that of the page, so places across are shares of it in %. */
 const USUAL_HEIGHT = 200;
 const BOTTOM = 24;
-const TOP = 16;
+const TOP = 8;
 const STEP_MS = { minute: MINUTE_MS, hour: HOUR_MS, day: DAY_MS };
 const BEFORE = 'before';
 
@@ -110,15 +120,15 @@ function svg(chart: Chart): string {
     ...limitLines(chart, scales),
     ...columns(chart, scales),
     ...marks(chart, scales),
-    ...gridLabels(scales),
+    ...gridLabels(chart, scales),
     ...axis(chart, scales),
   ];
   return `<svg class="chart" width="100%" height="${String(scales.height)}" role="img" aria-label="${escapeHtml(chart.label)}">${parts.join('')}</svg>`;
 }
 
-const ROUND = [1, 1.5, 2, 3, 4, 5, 6, 8, 10] as const;
+const ROUND = [1, 1.2, 1.5, 2, 3, 4, 5, 6, 8, 10] as const;
 
-/** Returns the smallest number of 1, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, … that is not below `most`; below 1 it has fractions. */
+/** Returns the smallest number of 1, 1.2, 1.5, 2, 3, 4, 5, 6, 8, 10, 12, … that is not below `most`; below 1 it has fractions. */
 export function roundUp(most: number): number {
   if (most <= 0) return 1;
   const power = 10 ** Math.floor(Math.log10(most));
@@ -126,29 +136,36 @@ export function roundUp(most: number): number {
   return Number(top.toPrecision(2));
 }
 
-function bars({ times, series }: Chart, { x, y, columnWidth }: Scales): string[] {
+function bars(chart: Chart, { x, y, columnWidth }: Scales): string[] {
+  const { times, series } = chart;
+  const partial = partialOf(chart);
   return times.flatMap((_, place) => {
     let below = 0;
     return series.flatMap(({ name, values }) => {
       const value = values[place] ?? 0;
       if (value === 0) return [];
       const [from, to] = [y(below), y((below += value))];
-      return `<rect class="bar ${inkOf(name)}" x="${percent(x(place) + columnWidth * 0.1)}" y="${fixed(to)}" width="${percent(columnWidth * 0.8)}" height="${fixed(from - to)}"/>`;
+      return `<rect class="bar ${inkOf(name)}${place === partial ? ' partial' : ''}" x="${percent(x(place) + columnWidth * 0.1)}" y="${fixed(to)}" width="${percent(columnWidth * 0.8)}" height="${fixed(from - to)}"/>`;
     });
   });
 }
 
 /** Draws a line for each series, with a gap where nothing was measured. */
-function lines({ times, series }: Chart, { height, x, y, columnWidth }: Scales): string[] {
+function lines(chart: Chart, { height, x, y, columnWidth }: Scales): string[] {
+  const { times, series } = chart;
   if (series.length === 0) return [];
+  const partial = partialOf(chart);
   const paths = series.map(({ name, values }) => {
-    const points = times.map((_, place) => {
-      const value = values[place] ?? null;
-      if (value === null) return '';
-      const command = (values[place - 1] ?? null) === null ? 'M' : 'L';
-      return `${command}${fixed(x(place) + columnWidth / 2)} ${fixed(y(value))}`;
-    });
-    return `<path class="line ${inkOf(name)}" d="${points.join('')}"/>`;
+    const draw = (from: number, to: number, more = ''): string => {
+      const points = values.slice(from, to).map((value, nth, part) => {
+        if (value === null) return '';
+        const command = (part[nth - 1] ?? null) === null ? 'M' : 'L';
+        return `${command}${fixed(x(from + nth) + columnWidth / 2)} ${fixed(y(value))}`;
+      });
+      return `<path class="line ${inkOf(name)}${more}" d="${points.join('')}"/>`;
+    };
+    if (partial < 1 || name === BEFORE) return draw(0, times.length);
+    return draw(0, partial) + draw(partial - 1, partial + 1, ' partial');
   });
   return [
     `<svg width="100%" height="${String(height)}" viewBox="0 0 100 ${String(height)}" preserveAspectRatio="none">${paths.join('')}</svg>`,
@@ -194,20 +211,20 @@ const grid = ({ top, y }: Scales): string[] =>
     (value) => `<line class="grid" x1="0" x2="100%" y1="${fixed(y(value))}" y2="${fixed(y(value))}"/>`,
   );
 
-/** The numbers stand above their lines. */
-const gridLabels = ({ top, y }: Scales): string[] =>
+/** The numbers stand left of their lines, in the padding of the drawing; there is no half of a recipient. */
+const gridLabels = ({ unit }: Chart, { top, y }: Scales): string[] =>
   [top / 2, top]
-    .filter((value) => value < 1 === top < 1)
-    .map((value) => `<text x="0" y="${fixed(y(value) - 4)}">${compact(value)}</text>`);
+    .filter((value) => unit !== undefined || Number.isInteger(value))
+    .map((value) => `<text text-anchor="end" x="-8" y="${fixed(y(value) + 4)}">${compact(value)}</text>`);
 
 const MOST_LABELS = 8;
 
-/** Names every so many steps; every second name is left out on a phone. */
+/** Names every so many steps, none that would pass the right edge; every second name is left out on a phone. */
 function axis({ step, times, zone }: Chart, { height, x }: Scales): string[] {
   const every = Math.max(1, Math.ceil(times.length / MOST_LABELS));
   return times
     .map((at, place) => ({ at, place }))
-    .filter(({ place }) => place % every === 0)
+    .filter(({ place }) => place % every === 0 && x(place) < 90)
     .map(
       ({ at, place }, nth) =>
         `<text${nth % 2 === 1 ? ' class="also"' : ''} x="${percent(x(place))}" y="${String(height - 6)}">${stepText(at, step, zone)}</text>`,

@@ -22,7 +22,8 @@ export function overOf(rate: number | null, [amber, red]: readonly [number, numb
     : { limit: limitText(red), level: 'red', times };
 }
 
-export const part = (some: number, of: number): number | null => (of === 0 ? null : some / of);
+/** Returns the share. Opens of what bounced afterwards are not of what was delivered, so that there may be more of them. */
+export const part = (some: number, of: number): number | null => (of === 0 ? null : Math.min(1, some / of));
 
 /** Returns the time before if it had at least half as much mail, and any: otherwise there is nothing to compare with. */
 export const comparable = (now: Counts, before: Counts | null): Counts | null =>
@@ -86,8 +87,11 @@ function breachText(now: Counts): string | null {
   return `${titleOf(label)} ${percentText(rate)}, ${howFar} the limit of ${over.limit}`;
 }
 
-/** Says in one sentence which limit is passed, and how much was delivered; if none is, whether that is better than before. `words` name the spans: `today`, `by this hour yesterday`. */
-export function deliveredText(now: Counts, before: Counts | null, words: { now: string; before: string }): string {
+/** Says in one sentence, in which no line ends before a `%`, which limit is passed, and how much was delivered; if none is, whether that is better than before. `words` name the spans: `today`, `by this hour yesterday`. */
+export const deliveredText = (...given: Parameters<typeof sentenceOf>): string =>
+  sentenceOf(...given).replaceAll(' %', '\u00a0%');
+
+function sentenceOf(now: Counts, before: Counts | null, words: { now: string; before: string }): string {
   const earlier = before?.sent ?? 0;
   if (now.sent === 0) return `Nothing was sent ${words.now}`;
   if (now.sent < ENOUGH) return `${numberText(now.delivered)} of ${numberText(now.sent)} delivered ${words.now}`;

@@ -1,7 +1,7 @@
 /** Converts fields of forms into members of API bodies, and refuses forms that would undo a change unseen. Pure. */
 import { createHash } from 'node:crypto';
 import type { Keyring } from '../base/keyring.ts';
-import { Problem } from '../base/problem.ts';
+import { Problem, invalid } from '../base/problem.ts';
 import { HOUR_MS } from '../base/time.ts';
 
 /** Returns the trimmed text of a field, or undefined if it is empty. */
@@ -28,8 +28,7 @@ const MOST_HOURS = 366 * 24;
 export function fieldHours(form: URLSearchParams, name: string): number | undefined {
   const hours = fieldNumber(form, name);
   if (hours === undefined) return undefined;
-  if (!(hours > 0 && hours <= MOST_HOURS))
-    throw new Problem('invalid_field', `${name} must be more than 0 and at most 8,784, a year`, { field: name });
+  if (!(hours > 0 && hours <= MOST_HOURS)) throw invalid(name, `${name} must be more than 0 and at most 8,784, a year`);
   return Math.max(1000, Math.round(hours * HOUR_MS));
 }
 

@@ -30,7 +30,6 @@ export function rowsOf({ data, domains }: Lanes) {
       href: hrefOf(name),
       // On disk and in memory.
       waiting: Math.max(state.waiting, state.waiting_in_all),
-      due: own.reduce((sum, { due }) => sum + due, 0),
       held,
       next: first === undefined ? null : nextOf(state, first),
       oldest_at: own.flatMap(({ oldest_at: at }) => at ?? []).sort()[0] ?? null,

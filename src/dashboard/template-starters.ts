@@ -91,9 +91,46 @@ export const starters = [
   },
 ];
 
-/** Returns a sample with a value, its own words, for each name that has none yet. */
-export function sampleFor(names: readonly string[], kept: Readonly<Record<string, unknown>>): Record<string, unknown> {
+/** What a template reads of a value: its members by name, and of a list each item as the member `[]`. */
+type Shape = Map<string, Shape>;
+
+/** Returns a sample with a value for each path that a template reads and that has none yet; a list has two items. */
+export function sampleFor(paths: readonly string[], kept: Readonly<Record<string, unknown>>): Record<string, unknown> {
   const filled = Object.entries(kept).filter(([, value]) => value !== '');
-  const fresh = names.map((name) => [name, name.replaceAll('_', ' ')] as const);
-  return { ...Object.fromEntries(fresh), ...Object.fromEntries(filled) };
+  const root: Shape = new Map();
+  for (const path of paths) {
+    let at = root;
+    for (const name of path.replaceAll('[]', '.[]').split('.')) {
+      const next: Shape = at.get(name) ?? new Map();
+      at.set(name, next);
+      at = next;
+    }
+  }
+  return { ...membersOf(root, 0), ...Object.fromEntries(filled) };
+}
+
+const membersOf = (shape: Shape, nth: number): Record<string, unknown> =>
+  Object.fromEntries([...shape].map(([name, own]) => [name, valueOf(name, own, nth)]));
+
+function valueOf(name: string, shape: Shape, nth: number): unknown {
+  const item = shape.get('[]');
+  if (item !== undefined) return [1, 2].map((one) => valueOf(name, item, one));
+  return shape.size > 0 ? membersOf(shape, nth) : leafOf(name, nth);
+}
+
+const things = ['Blue mug', 'Oak shelf'];
+
+/** Returns a value that fits a name; `nth` is the item of the list that it is in, from 1, or 0. */
+function leafOf(name: string, nth: number): unknown {
+  if (/(?:url|link|href)$/i.test(name)) return 'https://acme.example/';
+  if (/price|amount|total|cost/i.test(name)) return nth === 2 ? 49.5 : 12.9;
+  if (/quantity|qty|count$/i.test(name)) return Math.max(1, nth);
+  if (/date$|_at$/i.test(name)) return '2026-01-31';
+  if (/number$|(?:^|_)(?:id|no)$/i.test(name)) return `10${String(42 + nth)}`;
+  const words = name.replaceAll('_', ' ');
+  return nth === 0
+    ? words
+    : /name|title|product|item|description/i.test(name)
+      ? things[nth - 1]
+      : `${words} ${String(nth)}`;
 }

@@ -2,7 +2,7 @@
 import type { Clock } from '../base/clock.ts';
 import { isId, newId } from '../base/id.ts';
 import type { Keyring } from '../base/keyring.ts';
-import { Problem } from '../base/problem.ts';
+import { Problem, invalid } from '../base/problem.ts';
 import type { Connection } from '../storage/connection.ts';
 import type { Database } from '../storage/database.ts';
 import { readPage, type PagePart } from '../storage/page.ts';
@@ -235,7 +235,7 @@ export function checkReturnPath(domainName: string, text: string): string {
   const name = checkDomainName(domainName, 'name');
   const returnPath = checkDomainName(text, 'return_path');
   if (returnPath === name || returnPath.endsWith(`.${name}`)) return returnPath;
-  throw new Problem('invalid_field', `The return path must be ${name} or a name below it.`, { field: 'return_path' });
+  throw invalid('return_path', `The return path must be ${name} or a name below it.`);
 }
 
 function domainRow(input: NewDomain, now: number): DomainRow {
@@ -267,12 +267,11 @@ function domainRow(input: NewDomain, now: number): DomainRow {
 /** Returns the name as A-labels in lower case, if it is valid after the `@` of a sender. Throws `invalid_field`. */
 function checkDomainName(text: string, field: string): string {
   // The check below would take the text before the @ for a part of an address.
-  if (text.includes('@'))
-    throw new Problem('invalid_field', 'This is not a domain name: it has an @. Give what comes after it.', { field });
+  if (text.includes('@')) throw invalid(field, 'This is not a domain name: it has an @. Give what comes after it.');
   // White space at its end would be cut, and not that at its beginning.
-  if (/\s/.test(text)) throw new Problem('invalid_field', 'This is not a domain name: it has white space.', { field });
+  if (/\s/.test(text)) throw invalid(field, 'This is not a domain name: it has white space.');
   const parsed = parseMailbox(`x@${withoutFinalDot(text)}`);
-  if (parsed.kind === 'bad') throw new Problem('invalid_field', `This is not a domain name: ${parsed.why}.`, { field });
+  if (parsed.kind === 'bad') throw invalid(field, `This is not a domain name: ${parsed.why}.`);
   return parsed.mailbox.domain;
 }
 
@@ -280,16 +279,14 @@ function checkDomainName(text: string, field: string): string {
 function refuseCommonNames(name: string): void {
   const { publicSuffix, isIcann } = parse(name, { allowPrivateDomains: false });
   if (publicSuffix === name && isIcann === true)
-    throw new Problem(
-      'invalid_field',
+    throw invalid(
+      'name',
       `${name} is a public suffix, under which others register their domains. Add your own domain.`,
-      { field: 'name' },
     );
   if (isProviderDomain(name))
-    throw new Problem(
-      'invalid_field',
+    throw invalid(
+      'name',
       `${name} is the domain of a mailbox provider, and only the provider can send from it. Add your own domain.`,
-      { field: 'name' },
     );
 }
 

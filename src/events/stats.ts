@@ -39,7 +39,13 @@ export function statTypesOf(type: string, detail: Readonly<Record<string, unknow
   return kind === undefined ? [known] : [known, kind];
 }
 
-export function addToStats(rows: Map<string, StatRow>, facts: StatFacts, types: readonly StatType[]): void {
+/** Counts an event; with -1 it takes it back. */
+export function addToStats(
+  rows: Map<string, StatRow>,
+  facts: StatFacts,
+  types: readonly StatType[],
+  by: 1 | -1 = 1,
+): void {
   if (types.length === 0) return;
   const { stream, domain } = facts;
   const own = { stream, domain, provider: providerOf(facts.recipient) };
@@ -48,7 +54,7 @@ export function addToStats(rows: Map<string, StatRow>, facts: StatFacts, types: 
   const day = facts.at - (facts.at % DAY_MS);
   const add = (span: StatRow['span'], at: number, key: typeof all): void => {
     const row = rowFor(rows, facts, span, at, key);
-    for (const type of types) row[type]++;
+    for (const type of types) row[type] += by;
   };
   add('whole_hour', hour, all);
   add('whole_day', day, all);

@@ -1,28 +1,12 @@
 /** Checks domains again every few hours, so that a removed record is noticed before mail fails. */
-import { domainsToCheck, domainsToReport, notifyMembers } from '../domains/domain-watch.ts';
+import { checkTimes, domainsToCheck, domainsToReport, notifyMembers } from '../domains/domain-watch.ts';
 import { verifyDomain, type VerifyDeps } from '../domains/verify.ts';
-import { HOUR_MS, MINUTE_MS } from '../base/time.ts';
 import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
 import type { DomainDeps } from '../domains/domain-store.ts';
 import type { DomainWithKeys } from '../domains/domain-record.ts';
 import type { Notice } from '../storage/rows.ts';
 import type { Rule } from './housekeeping.ts';
-
-/** Domains checked in one step: each costs half a dozen look-ups. One step a minute is enough for 7,000 domains. */
-const STEP = 20;
-export const CHECK_EVERY_MS = 6 * HOUR_MS;
-/** A domain that lost a record is checked more often, since its mail is or soon will be refused. */
-export const CHECK_BROKEN_EVERY_MS = 30 * MINUTE_MS;
-
-/** A domain that was just added is checked while its owner publishes the records. */
-const CHECK_FRESH = { every: 2 * MINUTE_MS, forMs: HOUR_MS };
-export const checkTimes = {
-  every: CHECK_EVERY_MS,
-  brokenEvery: CHECK_BROKEN_EVERY_MS,
-  fresh: CHECK_FRESH,
-  most: STEP,
-} as const;
 
 export function domainChecks(deps: VerifyDeps) {
   return {

@@ -18,7 +18,6 @@ import { ROW_BYTES, type keptReports } from './bounded-store.ts';
 import type { InboundContext } from './context.ts';
 import { findingRecord, type Finding, type SentMail } from './finding.ts';
 import { Inbox } from './inbox.ts';
-import { InTurn } from './in-turn.ts';
 import { FORWARDED_AN_HOUR, forwardOf, isForOperator } from './forward.ts';
 import { strangerOf, type MxBudgets, type Stranger } from './mx-budgets.ts';
 import { ERASED_ADDRESS } from '../mail/address.ts';
@@ -308,4 +307,22 @@ async function isUnsubscribed(db: Connection, { account_id, address_key, stream 
     [account_id, address_key, `stream:${stream}`],
   );
   return row !== undefined;
+}
+
+/** Runs acts that have the same name one after the other: the second then finds what the first has written. */
+class InTurn {
+  /** The last act of each name, until it is settled. */
+  private readonly last = new Map<string, Promise<unknown>>();
+
+  async run<Result>(name: string, act: () => Promise<Result>): Promise<Result> {
+    const before = this.last.get(name);
+    const result = before === undefined ? act() : before.then(act);
+    const settled = Promise.allSettled([result]);
+    this.last.set(name, settled);
+    try {
+      return await result;
+    } finally {
+      if (this.last.get(name) === settled) this.last.delete(name);
+    }
+  }
 }

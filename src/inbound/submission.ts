@@ -1,7 +1,7 @@
 /** Submission (RFC 6409, RFC 8314) with an API key, under the rules of the API, the body unchanged. 250 means that the mail is durable. */
 import { hash } from 'node:crypto';
 import { z } from 'zod';
-import { Problem } from '../base/problem.ts';
+import { Problem, invalid } from '../base/problem.ts';
 import type { Caller } from '../keys/caller.ts';
 import { parseMailbox, addressKey, type Mailbox } from '../mail/address.ts';
 import type { Handlers } from './listener.ts';
@@ -101,8 +101,7 @@ export function createMailDrafts(deps: SubmissionDeps, settings: SubmissionSetti
   const acceptor = new SubmissionAcceptor(deps, settings);
   return async (bytes: Buffer, given: MessageDraft, { caller, ip }: { caller: Caller; ip: string }) => {
     const read = await deps.reader.read(bytes);
-    if (!('digest' in read))
-      throw new Problem('invalid_field', read.mail.text.replace(/^[\d.]+ /, ''), { field: 'message' });
+    if (!('digest' in read)) throw invalid('message', read.mail.text.replace(/^[\d.]+ /, ''));
     const { mail } = read;
     const options = submissionOptions(mail.options, deps.clock.now());
     if (options.idempotencyKey !== null)
@@ -127,9 +126,10 @@ export function createMailDrafts(deps: SubmissionDeps, settings: SubmissionSetti
 /** Throws a Problem if a mail is to be tracked whose body may not be changed. */
 function refuseTracked({ isSealed }: SubmittedMail, { trackOpens, trackClicks }: SubmissionOptionFields): void {
   if (!isSealed || !(trackOpens || trackClicks)) return;
-  throw new Problem('invalid_field', 'a signed or encrypted mail cannot be tracked: leave out X-Posthorn-Track-*', {
-    field: `X-Posthorn-Track-${trackOpens ? 'Opens' : 'Clicks'}`,
-  });
+  throw invalid(
+    `X-Posthorn-Track-${trackOpens ? 'Opens' : 'Clicks'}`,
+    'a signed or encrypted mail cannot be tracked: leave out X-Posthorn-Track-*',
+  );
 }
 
 /** The parts of a session that the draft of its mail depends on. */

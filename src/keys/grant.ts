@@ -1,5 +1,5 @@
 /** Checks that a new key has no more rights than the key that makes it. Pure. */
-import { Problem } from '../base/problem.ts';
+import { Problem, invalid } from '../base/problem.ts';
 import type { Caller } from './caller.ts';
 import { canonicalIpList, isWithin } from './ip-list.ts';
 import { checkNewKey, type KeyRequest } from './new-key.ts';
@@ -30,7 +30,7 @@ export function mayGrant(granter: Granter, request: KeyRequest): KeyRequest {
   checkDomains(granter, domains);
   checkAddresses(granter, allowedIps);
   if (granter.expiresAt !== null && (expiresAt ?? Infinity) > granter.expiresAt)
-    throw beyond('expires_at', 'The new key must not end later than the key you use.');
+    throw invalid('expires_at', 'The new key must not end later than the key you use.');
   return { ...request, mode, domains, allowedIps, expiresAt };
 }
 
@@ -77,7 +77,5 @@ function checkAddresses({ allowedIps }: Granter, entries: readonly string[]): vo
   const outside =
     entries.length === 0 ? 'every address' : entries.find((entry) => !own.some((range) => isWithin(range, entry)));
   if (outside !== undefined)
-    throw beyond('allowed_ips', `The key you use may not be used from ${outside}, so it cannot grant that.`);
+    throw invalid('allowed_ips', `The key you use may not be used from ${outside}, so it cannot grant that.`);
 }
-
-const beyond = (field: string, why: string): Problem => new Problem('invalid_field', why, { field });

@@ -2,7 +2,7 @@
 import { isIP, isIPv4, type BlockList } from 'node:net';
 import ipaddr from 'ipaddr.js';
 import { addressList, isListed, plainAddress } from '../net/ip.ts';
-import { Problem } from '../base/problem.ts';
+import { Problem, invalid } from '../base/problem.ts';
 
 const MOST_ENTRIES = 100;
 /** Characters of the longest entry: an IPv6 address that ends in an IPv4 one, with `/128`. */
@@ -42,12 +42,9 @@ function canonicalEntry(entry: string, field: string): string {
   const address = slash < 0 ? entry : entry.slice(0, slash);
   const bits = slash < 0 ? null : entry.slice(slash + 1);
   const canonical = entry.length > LONGEST_ENTRY ? null : canonicalRange(address, bits);
-  if (canonical === null)
-    throw new Problem('invalid_field', `${entry.slice(0, LONGEST_ENTRY)} is not an IP address or range.`, { field });
+  if (canonical === null) throw invalid(field, `${entry.slice(0, LONGEST_ENTRY)} is not an IP address or range.`);
   if (canonical.endsWith('/0')) {
-    throw new Problem('invalid_field', 'A range of all addresses does not restrict anything; leave the list empty.', {
-      field,
-    });
+    throw invalid(field, 'A range of all addresses does not restrict anything; leave the list empty.');
   }
   return canonical;
 }

@@ -1,7 +1,7 @@
 /** API keys in the database: creating, listing, changing and revoking them. Callers are found by callers.ts. */
 import { randomBytes } from 'node:crypto';
 import { newId } from '../base/id.ts';
-import { Problem } from '../base/problem.ts';
+import { Problem, notFound } from '../base/problem.ts';
 import { sha256Hex } from '../base/secret.ts';
 import { DAY_MS } from '../base/time.ts';
 import type { Connection, Value } from '../storage/connection.ts';
@@ -84,7 +84,7 @@ async function retire(tx: Connection, accountId: string, { id, revokeAt }: Repla
     id,
     accountId,
   ]);
-  if (row === undefined) throw new Problem('not_found', 'There is no such key to replace.', { field: 'replaces' });
+  if (row === undefined) throw notFound('replaces', 'There is no such key to replace.');
   return row;
 }
 
@@ -120,7 +120,7 @@ export async function findKey({ db }: Pick<StoreDeps, 'db'>, { accountId, id }: 
   const query = db.reader<ApiKeyRow>('api_keys').where({ id });
   if (accountId !== null) query.andWhere({ account_id: accountId });
   const [row] = await query;
-  if (row === undefined) throw notFound();
+  if (row === undefined) throw noSuchKey();
   return row;
 }
 
@@ -191,7 +191,7 @@ async function change(
       ...(accountId === null ? [] : [accountId]),
     ]);
     const [changed] = rows;
-    if (changed === undefined) throw notFound();
+    if (changed === undefined) throw noSuchKey();
     await insertRows(tx, [alsoInTransaction(changed)]);
     return changed;
   });
@@ -199,4 +199,4 @@ async function change(
   return row;
 }
 
-const notFound = (): Problem => new Problem('not_found', 'There is no such key.');
+const noSuchKey = (): Problem => new Problem('not_found', 'There is no such key.');

@@ -1,6 +1,6 @@
 /** Checks the properties of a new or changed key, for the API and the commands. Pure. */
 import { domainToASCII } from 'node:url';
-import { Problem } from '../base/problem.ts';
+import { Problem, invalid } from '../base/problem.ts';
 import { checkName } from '../accounts/account-store.ts';
 import { canonicalIpList } from './ip-list.ts';
 import type { KeyMode } from './key-format.ts';
@@ -67,18 +67,16 @@ export function checkKeyChanges(
 
 function refusePast(expiresAt: number | null | undefined, now: number): void {
   if (expiresAt == null || expiresAt > now) return;
-  throw new Problem('invalid_field', 'The end of the lifetime must be in the future.', { field: 'expires_at' });
+  throw invalid('expires_at', 'The end of the lifetime must be in the future.');
 }
 
 function checkScopes(scopes: readonly string[]): Scope[] {
-  if (scopes.length === 0) throw new Problem('invalid_field', 'A key needs at least one scope.', { field: 'scopes' });
+  if (scopes.length === 0) throw invalid('scopes', 'A key needs at least one scope.');
   if (scopes.length > scopeNames.length)
     throw new Problem('too_many_items', 'There are only thirty scopes. Name each of them once.', { field: 'scopes' });
   scopes.forEach((scope, index) => {
     if (!isScope(scope))
-      throw new Problem('invalid_field', `There is no such scope. Use one of ${scopeNames.join(', ')}.`, {
-        field: `scopes[${String(index)}]`,
-      });
+      throw invalid(`scopes[${String(index)}]`, `There is no such scope. Use one of ${scopeNames.join(', ')}.`);
   });
   // Sorted in the order of the documentation, so that equal sets look the same.
   return scopeNames.filter((scope) => scopes.includes(scope));
@@ -97,5 +95,5 @@ function checkDomains(domains: readonly string[]): string[] {
 function checkDomain(domain: string, field: string): string {
   const ascii = domain.length > LONGEST_DOMAIN ? '' : domainToASCII(domain.toLowerCase());
   if (ascii.length <= LONGEST_DOMAIN && domainForm.test(ascii)) return ascii;
-  throw new Problem('invalid_field', 'Expected a domain name.', { field });
+  throw invalid(field, 'Expected a domain name.');
 }

@@ -4,7 +4,7 @@
  */
 import { randomBytes, scrypt, timingSafeEqual } from 'node:crypto';
 import { budgets, type UsedUp } from '../base/budgets.ts';
-import { Problem } from '../base/problem.ts';
+import { Problem, invalid } from '../base/problem.ts';
 import common from '../../config/common-passwords.json' with { type: 'json' };
 import { createGate } from '../scheduling/gate.ts';
 
@@ -20,15 +20,13 @@ const form = /^scrypt\$(\d{1,8})\$(\d{1,2})\$(\d{1,2})\$([A-Za-z0-9_-]{22})\$([A
 export function checkPassword(password: string, context: readonly string[] = []): void {
   const { length } = password;
   if (length < SHORTEST_PASSWORD)
-    throw new Problem('invalid_field', `The password must have at least ${String(SHORTEST_PASSWORD)} characters.`, {
-      field: 'password',
-    });
+    throw invalid('password', `The password must have at least ${String(SHORTEST_PASSWORD)} characters.`);
   if (length > LONGEST_PASSWORD)
     throw new Problem('field_too_long', `The password must have at most ${String(LONGEST_PASSWORD)} characters.`, {
       field: 'password',
     });
   const why = guessedEasily(password, context);
-  if (why !== null) throw new Problem('invalid_field', why, { field: 'password' });
+  if (why !== null) throw invalid('password', why);
 }
 
 export interface PasswordCheck {

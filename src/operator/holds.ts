@@ -2,11 +2,12 @@
 import { z } from 'zod';
 import { newId } from '../base/id.ts';
 import { pluralize } from '../base/pluralize.ts';
-import { Problem } from '../base/problem.ts';
+import { Problem, missing } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
+import { each, flag, many, maybe, maybeTime, maybeWhole, ofKind, text, time, whole } from '../api/record-schema.ts';
 import { DAY_MS } from '../base/time.ts';
 import { isOfEngine, readMark, type PoolMark } from '../messages/delivery/hold-mark.ts';
-import type { LaneFacts, LaneWait, SetBy } from '../messages/delivery/why.ts';
+import { settersOfWaits, type LaneFacts, type LaneWait } from '../messages/delivery/why.ts';
 import { ANY_SOURCE, keyOf, newLimit, scopeOf, type Limit } from '../messages/limits/limit.ts';
 import type { Act } from '../operations/act.ts';
 import type { OperatorDeps } from './server-route.ts';
@@ -41,11 +42,59 @@ async function holdsInForce({ limits, nodes }: Pick<OperatorDeps, 'limits' | 'no
   return limits.listByHand();
 }
 
+const heldBys = [
+  'route',
+  'operator',
+  'account_pause',
+  'stream_pause',
+  'domain_refused',
+  'block_list',
+  'warm_up',
+  'no_source',
+  'rest',
+] as const;
+
+const Hold = ofKind('hold', {
+  id: text(),
+  kind: z.enum(['hold', 'limit']),
+  ...each(text('The narrowest of what it names, and that in words with the rest.'), 'scope', 'target'),
+  // All that mail must have to be of it; null if that does not matter.
+  ...each(maybe(), 'account_id', 'domain', 'stream', 'key_id', 'batch_id', 'message_id'),
+  catches_new: flag('True if mail that is accepted later is held as well.'),
+  ...each(maybeWhole(), 'connections', 'per_minute'),
+  note: maybe(),
+  until: maybeTime(),
+  created_at: time(),
+  created_by: maybe('The person who set it, as the audit log names them; null if an older version set it.'),
+});
+export type HoldRecord = z.infer<typeof Hold>;
+
+/** `lane_known` is false if no node and no waiting mail has this lane now: a lane may be held before its first mail. It is null for other parts. */
+const SetHold = Hold.extend({ lane_known: flag().nullable() });
+
+const HeldMail = ofKind('held_mail', {
+  by: z.enum(heldBys),
+  target: text("A recipient domain, a lane, an account's id, `account id/stream`, a sending domain, or a hold's id."),
+  account_id: maybe('The account whose mail it is, if the cause concerns one account.'),
+  waiting: whole('Recipients that wait for it.'),
+  since: maybeTime(),
+  until: maybeTime('When it ends by itself or is looked at again, or null.'),
+  set_by: z.enum(settersOfWaits),
+  message: text(),
+});
+export type HeldMail = z.infer<typeof HeldMail>;
+
+/** For a lane: domains with waiting mail that may be of it, as DNS has not told where their mail goes. */
+export const domainsUnknown = { domains_unknown: whole().optional() };
+
 const holdMembers = ['id', 'kind', 'scope', 'target', 'catches_new', 'connections', 'per_minute', 'note', 'until'];
 
 export const holdOperations = {
   /** Holds waiting mail until it is released; with `new`, mail that is accepted later as well. */
   'queue.hold': serverRoute({
+    answer: SetHold.extend({
+      others: many(text()).describe('Holds of the same part that were in force before: its mail rests until all end.'),
+    }),
     act: { says: 'held the {scope} {target}', type: 'hold', named: 'target', keeps: holdMembers },
     body: z.strictObject({ ...partArguments, for_ms: forArgument, new: z.boolean().optional(), note: noteArgument }),
     async dryRun(deps, { for_ms: forMs, new: isNew = false, note: _, ...named }) {
@@ -65,18 +114,15 @@ export const holdOperations = {
       const given = { forMs, note, catchesNew: catchesNew(isNew, part) };
       const limit = limitByHand(deps, 'hold', part, given, act);
       act.on({ after: holdRecord(limit) });
-      const others = holdsOf(part, await holdsInForce(deps)).map(({ id }) => id);
+      const others = holdsOf(part, await holdsInForce(deps)).map(keyOf);
       await deps.limits.add(limit, act.rows());
       noteChange(deps, 'queue_held', limit);
-      return {
-        ...(await setRecord(deps, limit)),
-        /** Holds of the same part that were in force before: its mail rests until all have ended. */
-        others,
-      };
+      return { ...(await setRecord(deps, limit)), others };
     },
   }),
   /** Ends holds: by id, or all those of one part of the queue. */
   'queue.release': serverRoute({
+    answer: z.object({ data: many(Hold) }),
     act: { says: 'released the {scope} {target}', type: 'hold', named: 'target', keeps: holdMembers },
     body: z.strictObject({ ...partArguments, id: z.string().max(100).optional() }),
     async dryRun(deps, { id, ...named }) {
@@ -97,6 +143,7 @@ export const holdOperations = {
   }),
   /** Returns holds and limits, and counts all other mail that is kept back: routes, pauses, refused domains, block lists, rests. */
   'queue.holds': serverRoute({
+    answer: z.object({ data: many(Hold), others: many(HeldMail) }),
     async run(deps) {
       const [rows, others] = await Promise.all([holdsInForce(deps), heldMail(deps)]);
       return { data: rows.map(holdRecord), others };
@@ -104,6 +151,7 @@ export const holdOperations = {
   }),
   /** Limits the connections or the mails a minute of a lane; without either the limit ends. */
   'queue.limit': serverRoute({
+    answer: z.object({ data: many(SetHold) }),
     act: { says: 'set the limit of the lane {target}', type: 'lane', named: 'target', keeps: holdMembers },
     body: z.strictObject({
       lane: z.string().min(1).max(300),
@@ -115,9 +163,7 @@ export const holdOperations = {
     async run(deps, { lane, connections, per_minute: perMinute, for_ms: forMs, note }, act) {
       if (connections === undefined && perMinute === undefined) {
         if (forMs !== undefined || note !== undefined)
-          throw new Problem('missing_field', 'say how many connections, or how many mails a minute', {
-            field: 'connections',
-          });
+          throw missing('connections', 'say how many connections, or how many mails a minute');
         act.on({ object: lane });
         const all = await holdsInForce(deps);
         const { site, source } = partOfLane(lane);
@@ -140,6 +186,7 @@ export const holdOperations = {
   }),
   /** Cancels waiting mail. Mail that is being sent cannot be canceled. */
   'queue.cancel': serverRoute({
+    answer: z.object({ canceled: whole(), ...domainsUnknown }),
     act: { says: 'canceled waiting mail of the {scope} {target}', type: 'queue', named: 'target', keeps: ['canceled'] },
     body: z.strictObject(selectorMembers),
     async dryRun(deps, named) {
@@ -151,7 +198,7 @@ export const holdOperations = {
         ...unknownDomains(unknown),
       };
     },
-    async run(deps, named, act): Promise<Canceled> {
+    async run(deps, named, act) {
       act.on({ after: selected(named) });
       const { unknown, ...mail } = await mailOf(deps, named, LOOK_UPS_MS, act);
       const canceled = await changeWaiting(deps, mail, { kind: 'canceled' }, act);
@@ -161,11 +208,6 @@ export const holdOperations = {
   }),
 };
 
-interface Canceled extends ReturnType<typeof unknownDomains> {
-  canceled: number;
-}
-
-/** For a lane: domains with waiting mail that may be of it, as DNS has not told where their mail goes. */
 export const unknownDomains = (unknown: number | undefined): { domains_unknown?: number } =>
   unknown === undefined ? {} : { domains_unknown: unknown };
 
@@ -233,65 +275,30 @@ function noteChange({ log }: Pick<OperatorDeps, 'log'>, event: HoldEvent, limit:
   );
 }
 
-export const holdRecord = (limit: Limit) => ({
-  object: 'hold' as const,
+export const holdRecord = (limit: Limit): HoldRecord => ({
+  object: 'hold',
   id: keyOf(limit),
-  kind: limit.kind === 'limit' ? ('limit' as const) : ('hold' as const),
-  /** The narrowest of what it names, and that in words with the rest. */
+  kind: limit.kind === 'limit' ? 'limit' : 'hold',
   ...scopeOf(limit),
   account_id: limit.account,
-  /** All that mail must have to be of it; null if that does not matter. */
   domain: limit.domain,
   stream: limit.stream,
   key_id: limit.key,
   batch_id: limit.batch,
   message_id: limit.message,
-  /** True if mail that is accepted later is held as well. */
   catches_new: limit.catchesNew,
   connections: limit.connections,
   per_minute: limit.perMinute,
   note: limit.cause === '' ? null : limit.cause,
   until: rfc3339(limit.until === 0 ? null : limit.until),
   created_at: rfc3339(limit.since),
-  /** The person who set it, as the audit log names them; null if an older version set it. */
   created_by: limit.actor,
 });
 
-/** Returns the record of a hold or limit that was set just now. */
 const setRecord = async (deps: OperatorDeps, limit: Limit) => ({
   ...holdRecord(limit),
-  /** False if no node and no waiting mail has this lane now: a lane may be held before its first mail. Null for other parts. */
   lane_known: isLane(limit) ? await isLaneKnown(deps, scopeOf(limit).target) : null,
 });
-
-export const heldBys = [
-  'route',
-  'operator',
-  'account_pause',
-  'stream_pause',
-  'domain_refused',
-  'block_list',
-  'warm_up',
-  'no_source',
-  'rest',
-] as const;
-export type HeldBy = (typeof heldBys)[number];
-
-export interface HeldMail {
-  object: 'held_mail';
-  by: HeldBy;
-  /** A recipient domain, a lane, an account's id, `account id/stream`, a sending domain, or a hold's id. */
-  target: string;
-  /** The account whose mail it is, if the cause concerns one account. */
-  account_id: string | null;
-  /** Recipients that wait for it. */
-  waiting: number;
-  since: string | null;
-  /** When it ends by itself or is looked at again, or null. */
-  until: string | null;
-  set_by: SetBy;
-  message: string;
-}
 
 type Deps = LanesDeps & Pick<OperatorDeps, 'db' | 'clock' | 'laneFacts' | 'limits'>;
 

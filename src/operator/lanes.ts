@@ -1,4 +1,6 @@
 /** The lanes of all nodes, each as one, and why mails wait in them at any node. Each node shows its lanes in its figures. */
+import { z } from 'zod';
+import { each, many, maybe, maybeTime, maybeWhole, ofKind, text, time, whole } from '../api/record-schema.ts';
 import type { Clock } from '../base/clock.ts';
 import { idFloor, idTime } from '../base/id.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
@@ -10,6 +12,8 @@ import { type Hold, operatorsHold } from '../messages/delivery/holds.ts';
 import {
   type LaneReport,
   laneWait,
+  settersOfWaits,
+  waitReasons,
   waitsOfSoonest,
   type LaneFacts,
   type LaneFactsOf,
@@ -255,26 +259,75 @@ export async function readQueue(deps: Deps): Promise<Queue> {
   return { lanes, domains, oldestAt: acceptedAt(rows[0]?.first_of_all ?? null) };
 }
 
-export type WaitingDomain = ReturnType<typeof waitingDomain>;
+export const WaitingDomain = z.object({
+  domain: text(),
+  lane: text('The lane its mail goes through.'),
+  waiting: whole(),
+  due: whole('Of the waiting recipients, those that are due now and not held back.'),
+  held: whole(),
+  oldest_due_at: time('When the one that is due first fell or falls due.'),
+  oldest_at: maybeTime('When the oldest was accepted.'),
+});
+export type WaitingDomain = z.infer<typeof WaitingDomain>;
 
-function waitingDomain({ domain, waiting, due, oldest, first, held, held_due: heldDue }: WaitingRow, lane: string) {
+function waitingDomain(
+  { domain, waiting, due, oldest, first, held, held_due: heldDue }: WaitingRow,
+  lane: string,
+): WaitingDomain {
   const isHeld = lane === '~hold';
   return {
     domain,
-    /** The lane its mail goes through. */
     lane,
     waiting,
-    /** Of the waiting recipients, how many are due now and not held back, and how many are held back. Mail is marked as held when its turn comes. */
+    // Mail is marked as held when its turn comes.
     due: isHeld ? 0 : due - (heldDue ?? 0),
     held: isHeld ? waiting : (held ?? 0),
-    /** When the one that is due first fell or falls due. */
     oldest_due_at: rfc3339(oldest),
-    /** When the oldest was accepted. */
     oldest_at: acceptedAt(first),
   };
 }
 
-type LaneRecord = ReturnType<typeof laneRecord>;
+/** What a lane and its part at one node have in common. */
+const state = {
+  waiting: whole('In memory; the rest of a long queue waits on disk, see `waiting_in_all`.'),
+  ...each(whole(), 'connections', 'limit'),
+  per_minute: maybeWhole(),
+  parked_until: maybeTime('Until then every host of the site is left alone.'),
+  last_reply: maybe(),
+  last_progress_at: maybeTime(),
+};
+
+export const Lane = ofKind('lane', {
+  name: text(),
+  source: maybe(),
+  nodes: many(text()).describe('The nodes that have it in memory.'),
+  ...state,
+  cause: text(),
+  cause_at: maybeTime(),
+  limits: many(
+    z.object({
+      what: z.enum(['connections', 'mails_per_minute']),
+      domain: maybe(),
+      to: whole(),
+      by: z.enum(['receiver', 'operator', 'start', 'nodes']),
+      cause: text(),
+      since: maybeTime(),
+    }),
+  ),
+  waits: many(
+    z.object({
+      reason: z.enum(waitReasons),
+      message: text(),
+      ...each(maybeTime(), 'since', 'until'),
+      by: z.enum(settersOfWaits),
+    }),
+  ),
+  waiting_in_all: whole('Recipients of the domains that go this way; lanes of one site share them.'),
+  held: whole('Of these, those that are held back.'),
+});
+type LaneRecord = z.infer<typeof Lane>;
+
+export const LaneAtNode = z.object({ node: text(), ...state });
 
 /** Returns the lanes that have work, waiting mail, a limit or a hold, as far as they were read; those that an engine has in memory come first. */
 export async function laneRecords(deps: RecordDeps, queue: Queue): Promise<LaneRecord[]> {
@@ -360,36 +413,18 @@ async function recordsOf(
   });
 }
 
-function laneRecord(lane: FleetLane, own: readonly WaitingDomain[], facts: LaneFacts) {
+function laneRecord(lane: FleetLane, own: readonly WaitingDomain[], facts: LaneFacts): LaneRecord {
   return {
-    object: 'lane' as const,
+    object: 'lane',
     name: lane.name,
     source: lane.source,
-    /** The nodes that have it in memory. */
     nodes: lane.nodes,
-    /** In memory; the rest of a long queue waits on disk, see `waiting_in_all`. */
-    waiting: lane.waiting,
-    connections: lane.slots,
-    limit: lane.limit,
-    per_minute: lane.perMinute,
+    ...stateOf(lane),
     cause: lane.cause,
     cause_at: rfc3339(lane.causeAt),
-    /** Until then every host of the site is left alone. */
-    parked_until: rfc3339(lane.parkedUntil),
-    last_reply: lane.lastReply,
-    last_progress_at: lane.lastProgressAt === 0 ? null : rfc3339(lane.lastProgressAt),
-    limits: lane.limits.map(({ what, domain = null, to, by, cause, since }) => ({
-      what,
-      domain,
-      to,
-      by,
-      cause,
-      since: rfc3339(since),
-    })),
+    limits: lane.limits.map(({ domain = null, since, ...one }) => ({ ...one, domain, since: rfc3339(since) })),
     waits: [...aroundLane(lane, own, facts), ...lane.waits].map(waitRecord),
-    /** Recipients of the domains that go this way; lanes of one site that differ by their source share them. */
     waiting_in_all: own.reduce((sum, { waiting }) => sum + waiting, 0),
-    /** Of these, how many are held back. */
     held: own.reduce((sum, { held }) => sum + held, 0),
   };
 }
@@ -413,8 +448,9 @@ const waitRecord = ({ reason, message, since, until, by }: LaneWait) => ({
 });
 
 /** Returns the figures of a lane at one node, for the page of a lane that several nodes have. */
-export const laneAtNode = ({ node, value: lane }: LaneFigure) => ({
-  node,
+export const laneAtNode = ({ node, value }: LaneFigure) => ({ node, ...stateOf(value) });
+
+const stateOf = (lane: LaneReport) => ({
   waiting: lane.waiting,
   connections: lane.slots,
   limit: lane.limit,
@@ -433,6 +469,13 @@ const steps = [
   ['under_24h', DAY_MS],
 ] as const;
 
+export const Ages = z.object({
+  waiting: whole('Recipients that wait.'),
+  // Each has what is not in those before it.
+  ...each(whole(), 'under_1m', 'under_10m', 'under_1h', 'under_6h', 'under_24h', 'older'),
+  oldest_at: maybeTime(),
+});
+
 type Counts = Record<(typeof steps)[number][0] | 'waiting', number> & { first: string | null };
 
 /** Counts the waiting mail of these domains by its age: about 0.1 s for a million, on a reader. */
@@ -449,9 +492,7 @@ export async function agesOf({ db, clock }: Pick<OperatorDeps, 'db' | 'clock'>, 
     .slice(1)
     .map((count, at) => count - (upTo[at] ?? 0));
   return {
-    /** Recipients that wait. */
     waiting: counts?.waiting ?? 0,
-    /** Each has what is not in those before it. */
     under_1m: under1m,
     under_10m: under10m,
     under_1h: under1h,

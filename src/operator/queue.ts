@@ -1,5 +1,6 @@
 /** Operations on the queue: lanes, waiting deliveries, and trying them now. */
 import { z } from 'zod';
+import { each, flag, many, maybe, maybeTime, maybeWhole, ofKind, text, time, whole } from '../api/record-schema.ts';
 import { pluralize } from '../base/pluralize.ts';
 import { Problem } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
@@ -10,16 +11,20 @@ import { SIMULATOR_DOMAIN } from '../messages/delivery/delivery.ts';
 import { nextTries } from '../messages/delivery/why.ts';
 import { nextAttemptAt } from '../messages/store/message-store.ts';
 import type { OperatorDeps, StoreDeps } from './server-route.ts';
-import { unknownDomains } from './holds.ts';
+import { domainsUnknown, unknownDomains } from './holds.ts';
 import {
+  Ages,
   agesOf,
   domainsOf,
+  Lane,
+  LaneAtNode,
   laneAtNode,
   laneRecords,
   oneLane,
   readQueue,
   laneFigures,
   type LaneFigure,
+  WaitingDomain,
 } from './lanes.ts';
 import { figuresOf, serverNames } from './node-figures.ts';
 import {
@@ -70,9 +75,40 @@ const listed = {
   class: z.enum(classes).optional(),
 };
 
+const Queued = ofKind('delivery', {
+  ...each(text(), 'id', 'message_id', 'account_id', 'recipient', 'domain'),
+  class: z.enum(classes),
+  status: z.enum(deliveryStatuses),
+  queued_at: time('When it was accepted, or the `send_at` that was asked for: its age counts from then.'),
+  attempt_count: whole(),
+  next_attempt_at: maybeTime('At the earliest; null while it is being tried.'),
+  held: flag('`messages why` tells what holds it back.'),
+  give_up_at: time(),
+  smtp: z.object({ code: maybeWhole(), ...each(maybe(), 'reply', 'mx') }).nullable(),
+});
+
+const WaitingMailOf = ofKind('waiting_mail', {
+  by: z.enum(senderKeys),
+  ...each(maybe(), 'name', 'id', 'account'),
+  ...each(whole(), 'waiting', 'held', 'deferred'),
+  oldest_at: time(),
+});
+
+const Change = z.object({
+  at: time(),
+  what: z.enum(['connections', 'pace', 'pause', 'rule', 'source']),
+  ...each(text(), 'to', 'cause', 'node'),
+});
+
 export const queueOperations = {
   /** Returns the lanes of all nodes, each as one record with the sums over its nodes. */
   'queue.lanes': serverRoute({
+    answer: z.object({
+      data: many(Lane),
+      domains: many(WaitingDomain),
+      nodes: many(text()),
+      oldest_at: maybeTime('When the oldest waiting mail was accepted, also of domains that are not listed.'),
+    }),
     async run(deps) {
       const queue = await readQueue(deps);
       const data = await laneRecords(deps, queue);
@@ -81,6 +117,7 @@ export const queueOperations = {
   }),
   /** Returns a lane with the last changes of its limits at each node. */
   'queue.lane': serverRoute({
+    answer: z.object({ lane: Lane, changes: many(Change), nodes: many(LaneAtNode), ages: Ages }),
     body: z.strictObject({ lane: z.string().min(1).max(300) }),
     async run(deps, { lane }) {
       const [shown, queue] = await Promise.all([figuresOf(deps, laneFigures, lane), readQueue(deps)]);
@@ -98,6 +135,7 @@ export const queueOperations = {
   }),
   /** Returns waiting deliveries, the first due first. */
   'queue.list': storeRoute({
+    answer: z.object({ data: many(Queued), has_more: flag(), ...domainsUnknown }),
     body: z.strictObject({ ...listed, limit: z.int().min(1).max(1000).optional() }),
     async run(deps, { limit = 100, ...asked }) {
       const { db, config, clock } = deps;
@@ -118,11 +156,13 @@ export const queueOperations = {
   }),
   /** Counts what waits by its domain, account, key, stream or tag, the most first: who sends, and where to. */
   'queue.senders': storeRoute({
+    answer: z.object({ data: many(WaitingMailOf), has_more: flag() }),
     body: z.strictObject({ ...listed, by: z.enum(senderKeys), limit: z.int().min(1).max(1000).optional() }),
     run: async (deps, { by, limit = 100, ...asked }) => await sendersOf(deps, await listedMail(deps, asked), by, limit),
   }),
   /** Tries waiting mail now, whatever its schedule says; scheduled mail keeps its time. */
   'queue.flush': serverRoute({
+    answer: z.object({ flushed: whole(), ...domainsUnknown }),
     act: {
       says: 'had waiting mail of the {scope} {target} tried now',
       type: 'queue',
@@ -139,7 +179,7 @@ export const queueOperations = {
       const would = `try ${pluralize(waiting, 'delivery', 'deliveries')} of ${selectedText(named)} now that would wait`;
       return { would, waiting, ...unknownDomains(unknown) };
     },
-    async run(deps, named, act): Promise<Flushed> {
+    async run(deps, named, act) {
       act.on({ after: selected(named) });
       const { unknown, ...mail } = await mailOf(deps, named, LOOK_UPS_MS, act);
       const later = { ...mail, condition: both(laterThan(deps.clock.now()), mail.condition) };
@@ -151,10 +191,6 @@ export const queueOperations = {
     },
   }),
 };
-
-interface Flushed extends ReturnType<typeof unknownDomains> {
-  flushed: number;
-}
 
 /** Mail that waits for a time after this one, and is not scheduled. */
 const laterThan = (at: number): Condition => ({
@@ -255,12 +291,9 @@ function queuedDelivery(row: DeliveryRow, next: string | null, routes: Config['d
     domain: row.domain,
     class: classes[row.class] ?? 'broadcast',
     status: row.status,
-    /** When it was accepted, or the `send_at` that was asked for: its age counts from then. */
     queued_at: rfc3339(row.queued_at),
     attempt_count: row.attempt_count,
-    /** At the earliest; null while it is being tried. */
     next_attempt_at: next,
-    /** `messages why` tells what holds it back. */
     held: row.held_by !== null || isHeldByRoute(routes, row.domain),
     give_up_at: rfc3339(row.give_up_at),
     smtp: answered ? { code: row.smtp_code, reply: row.smtp_reply, mx: row.mx } : null,

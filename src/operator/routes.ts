@@ -10,7 +10,7 @@ import { messageOperations } from './messages.ts';
 import { removalOperations } from './team/remove-account.ts';
 import { holdOperations } from './holds.ts';
 import { inboundOperations } from './reports/inbound.ts';
-import type { OperatorDeps, StoreDeps, ServerRoute } from './server-route.ts';
+import { dryRunAnswer, type OperatorDeps, type StoreDeps, type ServerRoute } from './server-route.ts';
 import { serverPath } from './door/socket.ts';
 import { serverStateOperations } from './server-state.ts';
 import { needOperations, machineFigures } from './needs/needs.ts';
@@ -42,13 +42,16 @@ const table = {
 export type OperationName = keyof typeof table;
 /** The input, before its schema is applied. */
 export type ArgsOf<Name extends OperationName> = (typeof table)[Name] extends ServerRoute<infer Body> ? Body : never;
-export type ResultOf<Name extends OperationName> = Awaited<ReturnType<(typeof table)[Name]['run']>>;
+export type ResultOf<Name extends OperationName> = z.output<(typeof table)[Name]['answer']>;
 
 const declarations: Readonly<Record<string, ServerRoute>> = table;
 
 /** Returns the declaration of the operation with this name, or null. */
 export const serverRouteNamed = (name: string): ServerRoute | null =>
   Object.hasOwn(declarations, name) ? (declarations[name] ?? null) : null;
+
+const answerOf = (one: ServerRoute): z.ZodType =>
+  one.dryRun === undefined ? one.answer : z.union([one.answer, dryRunAnswer]);
 
 /** Returns the routes. With `deps` of the store alone those that need the running server must not be called. */
 export const serverRoutes = (deps: StoreDeps | OperatorDeps): Route[] =>
@@ -64,7 +67,7 @@ export const serverRoutes = (deps: StoreDeps | OperatorDeps): Route[] =>
     body: declared.body,
     ...(declared.act === undefined ? {} : { act: declared.act }),
     ...(declared.scope === undefined ? {} : { members: { scope: declared.scope, body: declared.forMembers ?? {} } }),
-    responses: { 200: { description: 'The result.', schema: declared.answer ?? z.json() } },
+    responses: { 200: { description: 'The result.', schema: answerOf(declared) } },
     async run({ json: { dry_run: isDry, ...json }, act }) {
       if (act === undefined) throw new Error(`${name} was reached from outside`);
       if (isDry !== true || declared.dryRun === undefined) {

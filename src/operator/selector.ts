@@ -3,7 +3,7 @@
  * together, or a lane, or a source, or all; a selector is a part, narrowed further by a lane and a tag.
  */
 import { z } from 'zod';
-import { Problem } from '../base/problem.ts';
+import { Problem, invalid, notFound } from '../base/problem.ts';
 import { parseMailbox, soughtDomain } from '../mail/address.ts';
 import { type DeliveryChange, SIMULATOR_DOMAIN } from '../messages/delivery/delivery.ts';
 import { hintsOfChanged } from '../messages/delivery/due-hint.ts';
@@ -73,9 +73,7 @@ export async function mailOf(
   const { site, pool } = laneNamed(deps, lane);
   const { domains, unknown } = await waitingDomainsOf(deps, site, lookUpsMs);
   if (domains.length === 0 && !isSetByOperator(deps, lane) && !(await isLaneKnown(deps, lane)))
-    throw new Problem('not_found', `there is no lane ${JSON.stringify(lane)}: see \`posthorn queue lanes\``, {
-      field: 'lane',
-    });
+    throw notFound('lane', `there is no lane ${JSON.stringify(lane)}: see \`posthorn queue lanes\``);
   return {
     domains: domains.filter((one) => domain === undefined || one === domain),
     condition: both(ofPool(deps, pool), asked),
@@ -339,13 +337,14 @@ async function ownerOf(
 const seeing: Readonly<Record<string, string>> = { source: ': see `posthorn queue sources`' };
 
 const none = (what: 'source' | 'stream' | 'key' | 'batch', name: string): Problem =>
-  new Problem('not_found', `there is no ${what} ${JSON.stringify(name)}${seeing[what] ?? ''}`, {
-    field: what === 'key' || what === 'batch' ? `${what}_id` : what,
-  });
+  notFound(
+    what === 'key' || what === 'batch' ? `${what}_id` : what,
+    `there is no ${what} ${JSON.stringify(name)}${seeing[what] ?? ''}`,
+  );
 
 /** Throws a Problem for a text that no delivery can have as its domain, such as `@example.net`. */
 export function refuseNoDomain(domain: string): void {
   if (domain === SIMULATOR_DOMAIN) return;
   const parsed = parseMailbox(`x@${domain}`);
-  if (parsed.kind === 'bad') throw new Problem('invalid_field', `not a domain: ${parsed.why}`, { field: 'domain' });
+  if (parsed.kind === 'bad') throw invalid('domain', `not a domain: ${parsed.why}`);
 }

@@ -1,5 +1,6 @@
 /** Declares an operation on the server: a route of the API with the scope `server` (routes.ts), for control socket and dashboard, and no port. */
 import { z } from 'zod';
+import { text } from '../api/record-schema.ts';
 import type { Scope } from '../keys/scopes.ts';
 import type { Act } from '../operations/act.ts';
 import type { ActWords } from '../operations/audit-row.ts';
@@ -87,26 +88,24 @@ export interface OperatorDeps extends StoreDeps {
 
 interface Declaration<Deps, Body, Result> {
   body?: z.ZodType<Body>;
-  /** Schema of the answer; by default any JSON. */
-  answer?: z.ZodType<Result>;
+  /** Schema of the answer, without members that it does not name. */
+  answer: z.ZodType<Result>;
   /** Its words in the audit log, which includes refused tries; absent if it changes nothing. */
   act?: ActWords;
   /** Members with this scope may perform it in their account. Without one it is for administrators and the command line. */
   scope?: Scope;
   /** Input that a member who is not an administrator cannot choose. It replaces what was given. */
   forMembers?: Partial<Body>;
-  run(deps: Deps, body: Body, act: Act): Promise<Result>;
+  run(deps: Deps, body: Body, act: Act): Promise<NoInfer<Result>>;
   /** Tells what it would do, if the input has `dry_run`. */
   dryRun?(deps: Deps, body: Body): Promise<DryRun>;
 }
 
-/** The effect that an operation would have. */
-export interface DryRun {
-  /** Without its subject, such as `cancel 3 waiting deliveries of the domain example.net`. */
-  would: string;
-  /** Counts of what it would change. */
-  [count: string]: string | number | null;
-}
+/** The effect that an operation would have, with counts of what it would change. */
+export const dryRunAnswer = z
+  .object({ would: text('Without its subject, such as `cancel 3 waiting deliveries of the domain example.net`.') })
+  .catchall(z.union([z.string(), z.number(), z.null()]));
+type DryRun = z.infer<typeof dryRunAnswer>;
 
 export interface ServerRoute<Body = object, Result = unknown> extends Declaration<OperatorDeps, Body, Result> {
   body: z.ZodType<Body>;

@@ -1,6 +1,7 @@
 /** Operations on sources: their state at each site, and using one again after a block list refused it. */
 import { z } from 'zod';
-import { Problem } from '../base/problem.ts';
+import { each, flag, many, maybe, maybeWhole, ofKind, text, time, whole } from '../api/record-schema.ts';
+import { notFound } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import { figuresOf, serverNames, type Figures } from './node-figures.ts';
 import { epochsThatDeliver } from './server-state.ts';
@@ -13,9 +14,26 @@ export const sourceFigures: Figures<Pick<OperatorDeps, 'mta'>, readonly SourceRe
   read: ({ mta }) => Promise.resolve([['', mta.sources.list()]]),
 };
 
+const Source = ofKind('source', {
+  name: maybe('Null for the address that the system chooses.'),
+  node: text(),
+  /** False while its node is drained and another delivers: nothing is sent from it. A node without the role `delivery` has no sources. */
+  delivers: flag(),
+  ...each(text(), 'pool', 'ehlo'),
+  ...each(maybe(), 'ipv4', 'ipv6'),
+  paused: flag(),
+  absent: many(text()),
+  /** Sites that refused it by a block list, and until when they get nothing from it. */
+  blocks: many(z.object({ site: text(), ...each(time(), 'since', 'until'), reply: text() })),
+  /** Sites that it has sent to today while it is warmed up; without a cap if it is warm. */
+  warm_up: many(z.object({ site: text(), sent: whole(), cap: maybeWhole() })),
+});
+type Source = z.infer<typeof Source>;
+
 export const sourceOperations = {
   /** Returns the sources of each node; one that several nodes use is in the list once for each of them. */
   'queue.sources': serverRoute({
+    answer: z.object({ data: many(Source), nodes: many(text()) }),
     async run(deps) {
       const delivering = epochsThatDeliver(deps.nodes.list());
       const shown = await figuresOf(deps, sourceFigures);
@@ -27,6 +45,7 @@ export const sourceOperations = {
   }),
   /** Lets sites that refused the source by a block list get mail from it again; without a name, from the system's address of each node. */
   'queue.unblock': serverRoute({
+    answer: z.object({ unblocked: whole() }),
     act: { says: 'used the source {object} again', type: 'source', keeps: ['unblocked'] },
     body: z.strictObject({ source: z.string().min(1).max(100).optional() }),
     async run(deps, { source: name = null }, act) {
@@ -36,9 +55,7 @@ export const sourceOperations = {
         value.flatMap((source) => (source.name === name ? [{ node, blocks: source.blocks }] : [])),
       );
       if (found.length === 0)
-        throw new Problem('not_found', `there is no source ${JSON.stringify(name)}: see \`posthorn queue sources\``, {
-          field: 'source',
-        });
+        throw notFound('source', `there is no source ${JSON.stringify(name)}: see \`posthorn queue sources\``);
       await deps.mta.unblock(name);
       deps.notifiers.holds.notify();
       const sites = found.flatMap(({ node, blocks }) =>
@@ -52,20 +69,14 @@ export const sourceOperations = {
   }),
 };
 
-/** `delivers` is false while its node is drained and another delivers: nothing is sent from it. A node without the role `delivery` has no sources. */
-const sourceRecord = (at: { node: string; delivers: boolean }, { name, blocks, warmUp, ...source }: SourceReport) => ({
-  object: 'source' as const,
-  /** Null for the address that the system chooses. */
+const sourceRecord = (
+  at: { node: string; delivers: boolean },
+  { name, blocks, warmUp, ...source }: SourceReport,
+): Source => ({
+  object: 'source',
   name,
   ...at,
   ...source,
-  /** Sites that refused it by a block list, and until when they get nothing from it. */
-  blocks: blocks.map(({ site, since, until, reply }) => ({
-    site,
-    since: rfc3339(since),
-    until: rfc3339(until),
-    reply,
-  })),
-  /** Sites that it has sent to today while it is warmed up; without a cap if it is warm. */
-  warm_up: warmUp.map(({ site, sent, cap }) => ({ site, sent, cap })),
+  blocks: blocks.map(({ since, until, ...one }) => ({ ...one, since: rfc3339(since), until: rfc3339(until) })),
+  warm_up: warmUp,
 });

@@ -1,7 +1,8 @@
 /** Shows SMTP dialogues live, as long polls. A watch has one number at every node, from its client; its position covers all, so any may be polled. */
 import { randomInt } from 'node:crypto';
 import { z } from 'zod';
-import { Problem } from '../base/problem.ts';
+import { each, flag, many, ofKind, text, time, whole } from '../api/record-schema.ts';
+import { Problem, invalid } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import { figuresOf, serverNames, type Figures } from './node-figures.ts';
 import { isLaneKnown } from './lanes.ts';
@@ -41,8 +42,26 @@ export const lineFigures: Figures<Pick<OperatorDeps, 'mta'>, TranscriptPage> = {
   read: ({ mta }) => Promise.resolve(mta.transcripts.list().map(([watch, page]) => [String(watch), page] as const)),
 };
 
+const Transcript = ofKind('transcript', {
+  watch: whole(),
+  position: text(),
+  lost: whole(),
+  data: many(
+    z.object({
+      at: time(),
+      connection: whole(),
+      ...each(text(), 'lane', 'host', 'text', 'message_id', 'node'),
+      side: z.enum(['<', '>']),
+    }),
+  ),
+  nodes: many(text()),
+  /** At the start: false if no node and no waiting mail has this lane now. A lane may be watched before its first mail. */
+  lane_known: flag().nullable(),
+});
+
 export const watchOperations = {
   'queue.watch': serverRoute({
+    answer: Transcript,
     body: z.strictObject({
       ...subject,
       watch: watchNumber.optional(),
@@ -62,11 +81,7 @@ export const watchOperations = {
       // Each poll tells the others again, whose watch would end else.
       deps.nodes.tell({ about: ABOUT, hint: { watch, what } });
       const laneKnown = lane === undefined ? null : await isLaneKnown(deps, lane);
-      return {
-        ...(await pageOf(deps, watch, read, waitMs)),
-        /** At the start: false if no node and no waiting mail has this lane now. A lane may be watched before its first mail. */
-        lane_known: laneKnown,
-      };
+      return { ...(await pageOf(deps, watch, read, waitMs)), lane_known: laneKnown };
     },
   }),
 };
@@ -135,8 +150,7 @@ function positionsIn(text: string): Positions {
   if (text === '') return found;
   for (const part of text.split('.')) {
     const [, epoch, lines] = /^(\d{1,15})-(\d{1,15})$/.exec(part) ?? [];
-    if (epoch === undefined)
-      throw new Problem('invalid_field', 'this is not the position of a watch', { field: 'after' });
+    if (epoch === undefined) throw invalid('after', 'this is not the position of a watch');
     found.set(Number(epoch), Number(lines));
   }
   return found;

@@ -9,7 +9,7 @@ type Queued = ResultOf<'queue.list'>['data'][number];
 type Source = ResultOf<'queue.sources'>['data'][number];
 
 /** Tells of domains that an act on a lane has left out. */
-const unknownDomains = ({ domains_unknown: count = 0 }: { domains_unknown?: number }): string[] =>
+const unknownDomains = ({ domains_unknown: count = 0 }: { domains_unknown?: number | undefined }): string[] =>
   count === 0
     ? []
     : [`domains of which DNS has not told where their mail goes are left out: ${String(count)}; try again later`];

@@ -25,9 +25,13 @@ export interface PartSource {
 
 export type Variables = Omit<RenderOptions, 'monotonic' | 'limitMs' | 'mostWeight'>;
 
-export type PartResult =
-  | { name: string; ok: true; output: string; variables: readonly string[] }
-  | { name: string; ok: false; faults: readonly TemplateFault[]; variables: readonly string[] };
+/** What a part asks for: nothing if it could not be compiled. */
+type Reads = Pick<Extract<Compilation, { ok: true }>['template'], 'variables' | 'paths'>;
+const nothing: Reads = { variables: [], paths: [] };
+
+export type PartResult = Reads & { name: string } & (
+    { ok: true; output: string } | { ok: false; faults: readonly TemplateFault[] }
+  );
 
 export interface RenderJob {
   parts: readonly PartSource[];
@@ -138,7 +142,7 @@ const faulty = (name: string, message: string): PartResult => ({
   name,
   ok: false,
   faults: [{ code: 'template_render_failed', message, line: null, column: null }],
-  variables: [],
+  ...nothing,
 });
 
 export const tooSlow = ({ name }: PartSource): PartResult =>
@@ -150,9 +154,10 @@ export function readParts(parts: readonly PartSource[], read: Compile): PartResu
   for (const { name, part, source } of parts) {
     const compilation = read(source, part);
     if (compilation.ok) {
-      results.push({ name, ok: true, output: '', variables: compilation.template.variables });
+      const { variables, paths } = compilation.template;
+      results.push({ name, ok: true, output: '', variables, paths });
     } else if (compilation.slow) return null;
-    else results.push({ name, ok: false, faults: compilation.faults, variables: [] });
+    else results.push({ name, ok: false, faults: compilation.faults, ...nothing });
   }
   return results;
 }
@@ -165,13 +170,13 @@ export function renderParts(parts: readonly PartSource[], options: RenderOptions
     const compilation = read(source, part);
     if (!compilation.ok) {
       if (compilation.slow) return results;
-      results.push({ name, ok: false, faults: compilation.faults, variables: [] });
+      results.push({ name, ok: false, faults: compilation.faults, ...nothing });
       continue;
     }
     const { template } = compilation;
     const rendering = render(template, { ...options, limitMs: Math.max(0, until - options.monotonic()) });
     if (!rendering.ok && rendering.slow) return results;
-    results.push({ name, ...rendering, variables: template.variables });
+    results.push({ name, ...rendering, variables: template.variables, paths: template.paths });
   }
   return results;
 }

@@ -2,7 +2,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Clock } from '../base/clock.ts';
 import { isId, newId } from '../base/id.ts';
-import { Problem } from '../base/problem.ts';
+import { Problem, notFound } from '../base/problem.ts';
 import type { Connection } from '../storage/connection.ts';
 import type { Database } from '../storage/database.ts';
 import { hasAtLeast, readPage, type PagePart } from '../storage/page.ts';
@@ -239,7 +239,7 @@ async function lookUp(tx: Connection, accountId: string, idOrAlias: string): Pro
 
 async function load(tx: Connection, accountId: string, idOrAlias: string): Promise<TemplateRow> {
   const row = await lookUp(tx, accountId, idOrAlias);
-  if (row === null) throw new Problem('not_found', 'There is no such template.', { field: 'id' });
+  if (row === null) throw notFound('id', 'There is no such template.');
   return row;
 }
 
@@ -265,7 +265,7 @@ async function versionOf(
 
 async function loadVersion(tx: Connection, row: TemplateRow, version: number): Promise<Template> {
   const found = await versionOf(tx, row.id, version);
-  if (found === null) throw new Problem('not_found', 'There is no such version.', { field: 'version' });
+  if (found === null) throw notFound('version', 'There is no such version.');
   return { row, version, body: bodyOf(found) };
 }
 

@@ -24,7 +24,7 @@ const TIMES = 3;
 
 const pages: readonly string[] = [
   '/',
-  '/?range=24h',
+  '/?range=7d',
   '/?range=30d',
   '/messages',
   '/messages?range=30d&status=bounced',

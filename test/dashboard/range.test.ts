@@ -8,11 +8,12 @@ const rangeAt = (address: string, zone = 'America/New_York'): Range =>
 
 describe('dashboard/range', () => {
   for (const [address, value, since, until] of [
-    ['', '30d', '2026-06-01T12:00:00.000Z', null],
+    ['', '30d', '2026-06-02T04:00:00.000Z', null],
+    ['range=today', 'today', '2026-07-01T04:00:00.000Z', null],
     ['range=24h', '24h', '2026-06-30T12:00:00.000Z', null],
     ['range=all', 'all', null, null],
-    ['range=nonsense', '30d', '2026-06-01T12:00:00.000Z', null],
-    ['range=toString', '30d', '2026-06-01T12:00:00.000Z', null],
+    ['range=nonsense', '30d', '2026-06-02T04:00:00.000Z', null],
+    ['range=toString', '30d', '2026-06-02T04:00:00.000Z', null],
     ['range=24h&since=2026-06-30T11:00:00.000Z', '24h', '2026-06-30T11:00:00.000Z', null],
     ['range=24h&since=nonsense', '24h', '2026-06-30T12:00:00.000Z', null],
     ['range=custom', 'custom', null, null],
@@ -25,7 +26,7 @@ describe('dashboard/range', () => {
     ['range=custom&from=2026-06-01', 'custom', '2026-06-01T04:00:00.000Z', null],
     ['range=custom&to=2026-06-01&tz=Europe/Berlin', 'custom', null, '2026-05-31T22:00:00.000Z'],
     // From and to count only if they are chosen.
-    ['range=7d&from=2026-06-01', '7d', '2026-06-24T12:00:00.000Z', null],
+    ['range=7d&from=2026-06-01', '7d', '2026-06-25T04:00:00.000Z', null],
   ] as const)
     it(`reads ${JSON.stringify(address)}`, () => {
       const range = rangeAt(address);

@@ -98,9 +98,10 @@ describe('dashboard/chart', () => {
     [2, 2],
     [3, 3],
     [7, 8],
-    [11, 15],
+    [11, 12],
+    [13, 15],
     [99, 100],
-    [101, 150],
+    [101, 120],
     [4210, 5000],
     [0.07, 0.08],
   ] as const) {
@@ -122,6 +123,10 @@ describe('dashboard/chart', () => {
     assert.match(one, /<title>1 Jan: delivered 3, bounced 1<\/title>/);
     assert.match(one, /<title>2 Jan: delivered 0, bounced –<\/title>/);
     assert.match(one, /aria-label="a &quot;chart&quot;"/);
+    const soFar = chartHtml({ ...base, now: D + 1, times: [0, D], series: [{ name: 'delivered', values: [3, 1] }] });
+    assert.match(soFar, /per day \(UTC\); lighter: today so far</);
+    assert.equal(soFar.match(/class="bar [\w-]* partial"/g)?.length, 1);
+    assert.doesNotMatch(one, /so far|partial/);
     const number = fc.option(fc.nat({ max: 1e9 }));
     fc.assert(
       fc.property(fc.array(number, { maxLength: 60 }), fc.constantFrom('bars', 'lines'), (values, kind) => {

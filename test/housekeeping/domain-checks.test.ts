@@ -1,15 +1,10 @@
 import assert from 'node:assert/strict';
 import { newId } from '../../src/base/id.ts';
-import { domainsToCheck } from '../../src/domains/domain-watch.ts';
+import { checkTimes, domainsToCheck } from '../../src/domains/domain-watch.ts';
 import { insertRows } from '../../src/storage/rows.ts';
 import { addDomain } from '../../src/domains/domain-store.ts';
 import { openKeyring } from '../../src/base/keyring.ts';
-import {
-  CHECK_BROKEN_EVERY_MS,
-  CHECK_EVERY_MS,
-  checkTimes,
-  domainChecks,
-} from '../../src/housekeeping/domain-checks.ts';
+import { domainChecks } from '../../src/housekeeping/domain-checks.ts';
 import { recordsOf } from '../../src/domains/domain-record.ts';
 import { ensureDefaultAccount } from '../../src/accounts/account-store.ts';
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -56,7 +51,7 @@ describe('housekeeping/domain-checks', () => {
     assert.ok(resolver.asked.every((question) => !question.includes('trusted.test')));
 
     resolver.zones = {};
-    clock.advance(CHECK_EVERY_MS - 1);
+    clock.advance(checkTimes.every - 1);
     await rule.step();
     assert.equal(await status(), 'verified');
     clock.advance(1);
@@ -65,7 +60,7 @@ describe('housekeeping/domain-checks', () => {
     assert.equal(warned.length, 1);
 
     resolver.zones = zones;
-    clock.advance(CHECK_BROKEN_EVERY_MS);
+    clock.advance(checkTimes.brokenEvery);
     await rule.step();
     assert.equal(await status(), 'verified');
 
@@ -140,7 +135,7 @@ describe('housekeeping/domain-checks', () => {
         name: `${name}${String(n)}.test`,
         checked_at: checkedAt === null ? null : checkedAt + n,
       }));
-    const long = clock.now() - 2 * CHECK_EVERY_MS;
+    const long = clock.now() - 2 * checkTimes.every;
     const rows: [fresh: number, due: number, checkedFresh: number, checkedDue: number][] = [
       [100, 100, 10, 10],
       [100, 3, 17, 3],

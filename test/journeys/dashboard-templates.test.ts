@@ -30,15 +30,24 @@ describe('dashboard: templates', () => {
         .replaceAll('&#x3D;', '='),
     );
 
-  it('offers the names that the template reads with empty texts, which a preview takes as missing', async () => {
+  it('offers the names that the template reads with empty texts, which a preview takes as missing, and two items of a list', async () => {
     const { html } = await browser.open(`/templates/${await created()}`);
     const names = sampleIn(html) as object;
     assert.deepEqual(Object.entries(names).slice(0, 2), [
-      ['order', ''],
+      [
+        'order',
+        {
+          number: '1042',
+          items: [
+            { title: 'Blue mug', price: 12.9 },
+            { title: 'Oak shelf', price: 49.5 },
+          ],
+        },
+      ],
       ['name', ''],
     ]);
     const preview = await browser.submit('/templates/preview', { ...SOURCE, sample_variables: JSON.stringify(names) });
-    assert.match(preview.html, /Hello ⟦name⟧/);
+    assert.match(preview.html, /Hello ⟦name⟧.*Blue mug: 12.9.*Oak shelf: 49.5/);
   });
 
   it('fills in a sample for the names that the typed sources read, and begins with a mail of ours', async () => {

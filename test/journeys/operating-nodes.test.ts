@@ -113,7 +113,7 @@ describe('journey: operating several nodes', () => {
     await one.held(id);
     for (const node of [one, two]) {
       // The other node hears of the hold by a message.
-      await until(async () => (await node.operator.call('messages.why', { id })).recipients[0]?.reason === 'held');
+      await until(async () => (await node.why(id)).reason === 'held');
       const answer = await node.get<{ recipients: { reason: string }[] }>(`/v1/messages/${id}/why`, { key });
       assert.equal(answer.body.recipients[0]?.reason, 'held', answer.text);
       const { data } = await node.operator.call('needs', { account: 'default' });
@@ -157,8 +157,7 @@ describe('journey: operating several nodes', () => {
     const resolved = await Promise.all(domains.map((domain) => two.operator.call('resolve', { domain })));
     assert.ok(resolved.every((one_) => one_.lane === LANE));
     assert.deepEqual([...new Set(resolved.map(({ node }) => node))].sort(), ['one', 'two'], 'asked of the owner');
-    for (const { id } of sent)
-      assert.equal((await one.operator.call('messages.why', { id })).recipients[0]?.reason, 'waiting_for_retry');
+    for (const { id } of sent) assert.equal((await one.why(id)).reason, 'waiting_for_retry');
 
     assert.deepEqual(await two.operator.call('queue.flush', { lane: LANE }), {
       flushed: domains.length,

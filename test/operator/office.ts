@@ -32,6 +32,7 @@ import type { AuditRow } from '../../src/storage/tables.ts';
 import { createSuppressionLookUp } from '../../src/suppressions/suppression-store.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
 import { FakeResolver } from '../support/fakes/fake-resolver.ts';
+import { answered } from '../support/harness/answered.ts';
 import { server } from '../support/harness/certificate.ts';
 import { openTempDatabase } from '../support/harness/temp-database.ts';
 
@@ -208,14 +209,10 @@ export class Office {
       Object.entries(query).map(([key, value]) => [key, value === undefined ? null : String(value)]),
     );
     const isOperator = caller.isOperator === true;
-    const asking = { caller, ip: null, userAgent: isOperator ? null : 'test', whenOver: () => undefined };
+    const asking = { caller, userAgent: isOperator ? null : 'test' };
     const routes = [...this.routes, ...serverRoutes(deps)];
-    return contentOf(
-      await createInside({ clock: this.clock, commit: deps.db.commit }, routes).ask(asking, name, {
-        ...others,
-        query: texts,
-      }),
-    );
+    const inside = createInside({ clock: this.clock, commit: deps.db.commit }, routes);
+    return answered(name, contentOf(await inside.ask(asking, name, { ...others, query: texts })));
   }
 
   /** Serves the control socket in this folder. */

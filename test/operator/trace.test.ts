@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import type { EventRecord } from '../../src/client/types.ts';
-import type { WholeMessage } from '../../src/operator/messages.ts';
-import { trace } from '../../src/operator/trace.ts';
+import { trace, type WholeMessage } from '../../src/operator/messages.ts';
 
 const at = (second: number): string => new Date(Date.UTC(2026, 0, 31, 9, 30, second)).toISOString();
 

@@ -96,6 +96,7 @@ describe('templates/renderer', () => {
       ok: true,
       output: '',
       variables: ['missing'],
+      paths: ['missing'],
     });
     assert.ok(bad?.ok === false);
     assert.equal(bad.faults[0]?.line, 2);

@@ -106,11 +106,7 @@ function senderOf(app: TestApp): Sender {
     bounced: async () => (await events('bounced')).length,
     usage: () => ({ cpuMs: NaN, bytesWritten: NaN }),
     inspect: {
-      async why(to) {
-        const found = (await app.operator.call('messages.why', { id: ids.get(to) ?? '' })).recipients[0];
-        if (found === undefined) throw new Error(`nothing is said of the mail to ${to}`);
-        return found;
-      },
+      why: (to) => app.why(ids.get(to) ?? ''),
       events,
       lanes: () => app.operator.call('queue.lanes', {}),
     },

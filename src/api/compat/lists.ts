@@ -1,5 +1,5 @@
 /** Reads lists of ours for the adapters. */
-import { Problem, type ProblemCode } from '../../base/problem.ts';
+import { Problem, type ProblemCode, notFound } from '../../base/problem.ts';
 import type { ApiOperation } from '../../operations/summaries.ts';
 import type { Reply } from '../route.ts';
 import type { Ask, ForeignCall, ForeignRequest, Query, Told } from './foreign.ts';
@@ -98,7 +98,7 @@ const MOST = 10_000;
 
 /** Refuses a request about an address that is not on the list. */
 export function refuseUnlisted(): never {
-  throw new Problem('not_found', 'This address is not on the list.', { field: 'address' });
+  throw notFound('address', 'This address is not on the list.');
 }
 
 /** The answers to the requests of a list of suppressions there. */

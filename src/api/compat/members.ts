@@ -1,6 +1,6 @@
 /** Reads the bodies of other services: forms of HTTP, members by their tables, and what several services have. Pure. */
 import addressparser from 'nodemailer/lib/addressparser';
-import { Problem } from '../../base/problem.ts';
+import { Problem, invalid } from '../../base/problem.ts';
 import { quote } from '../../mail/address.ts';
 import { decodeWords } from '../../mail/charset.ts';
 import { isObject, readJson, type JsonObject, type JsonValue } from '../json.ts';
@@ -32,8 +32,7 @@ export function readMembers(value: JsonValue, members: Members, where = ''): Jso
 }
 export const textOf = (value: unknown): string => (typeof value === 'string' ? value : JSON.stringify(value ?? ''));
 
-export const wrong = (field: string, why: string): Problem =>
-  new Problem('invalid_field', `\`${field}\` ${why}.`, { field });
+export const wrong = (field: string, why: string): Problem => invalid(field, `\`${field}\` ${why}.`);
 
 /** Throws `invalid_field` if something does not hold. */
 export function check(holds: boolean, field: string, why: string): void {

@@ -1,6 +1,6 @@
 /** Requests of programs that were written for SendGrid. */
 import { newId } from '../../base/id.ts';
-import { Problem } from '../../base/problem.ts';
+import { Problem, invalid, missing } from '../../base/problem.ts';
 import { quote } from '../../mail/address.ts';
 import { isObject, type JsonObject, type JsonValue } from '../json.ts';
 import type { Reply } from '../route.ts';
@@ -123,8 +123,7 @@ const BATCH = 'batch_id';
 function readMail(value: JsonObject): JsonObject {
   const shared = finished(readMembers(value, mail));
   const given = listAt(value['personalizations'] ?? [], 'personalizations');
-  if (given.length === 0)
-    throw new Problem('missing_field', '`personalizations` is missing.', { field: 'personalizations' });
+  if (given.length === 0) throw missing('personalizations', '`personalizations` is missing.');
   const entries = given.map((one, index) => {
     const field = `personalizations[${String(index)}]`;
     const words =
@@ -169,7 +168,7 @@ const listRequests = (name: string, reason: string): ForeignRequest[] =>
 /** Cancels the mails of a scheduled group. One that no mail has is refused: its id is most likely a wrong one. */
 async function cancel({ ask, body }: ForeignCall): Promise<Reply> {
   const group = body[BATCH] ?? null;
-  if (group === null) throw new Problem('missing_field', '`batch_id` is missing.', { field: BATCH });
+  if (group === null) throw missing(BATCH, '`batch_id` is missing.');
   const filter = { [`metadata[${BATCH}]`]: textOf(group) };
   const { data, hasMore } = await lists.readAll(
     ask,
@@ -178,7 +177,7 @@ async function cancel({ ask, body }: ForeignCall): Promise<Reply> {
     { most: 1000 },
   );
   if (data.length === 0 && (await lists.pageOf(ask, 'listMessages', { ...filter, limit: '1' })).data.length === 0)
-    throw new Problem('invalid_field', 'No mail has this `batch_id`.', { field: BATCH });
+    throw invalid(BATCH, 'No mail has this `batch_id`.');
   for (const { id } of data) await ask('cancelMessage', { params: { id: String(id) } });
   if (hasMore)
     throw new Problem('invalid_state', 'The group has more than 1,000 mails. Cancel it again for the others.');

@@ -237,7 +237,7 @@ export const operate =
     if (route === null || key.kind !== 'known') throw new Error('a request without a route was let through');
     if (route.act !== undefined) await ready();
     const reply = await inside.ask(
-      { caller: key.caller, ip: null, userAgent: agentOf(exchange), whenOver: callWatch(shell, ctx) },
+      { caller: key.caller, userAgent: agentOf(exchange), whenOver: callWatch(shell, ctx) },
       route.operationId,
       {
         params,

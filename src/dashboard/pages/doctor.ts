@@ -1,5 +1,5 @@
 /** The checks of `posthorn doctor`, for administrators. */
-import type { Finding } from '../../operator/doctor/probes.ts';
+import type { Finding } from '../../operator/doctor/doctor.ts';
 import { adminGet, view, type Page, type Shown, type Visit } from '../page.ts';
 
 const WHERE = '/doctor';

@@ -2,6 +2,7 @@
 import type { Operations } from '../../client/types.ts';
 import type { DomainRecord } from '../../domains/domain-record.ts';
 import { capital, lostOf, lostText, recordName, stateOf, unansweredOf } from '../../domains/lost-records.ts';
+import { checkTimes } from '../../domains/domain-watch.ts';
 import { pageOf, pagerOf } from '../links.ts';
 import { get, move, post, type Page, type Shown, type Visit } from '../page.ts';
 import { resource } from '../resource.ts';
@@ -56,12 +57,15 @@ function countsOf({ records }: DomainRecord): { wrong: number; all: number } {
 async function details(visit: Visit) {
   const { grace } = visit.server.config.domains;
   const domain = own(await visit.ask('getDomain', { params: visit.params }));
+  const { every, fresh } = checkTimes;
+  const isFresh = Date.parse(domain.created_at) > visit.now - fresh.forMs;
   return {
     domain,
     record: domain,
     ...recordsOnPage(domain),
     ...stateOnPage(domain),
     graceText: grace === 0 ? null : spanText(grace),
+    checkedEvery: spanText(isFresh ? fresh.every : every),
     isAwaited: domain.verified_at === null && !domain.trusted,
     here: `${WHERE}/${visit.params['id'] ?? ''}`,
     isOverdue: domain.refused_at !== null && Date.parse(domain.refused_at) <= visit.now,
@@ -80,7 +84,6 @@ export function stateOnPage(domain: DomainRecord) {
     badge: state === 'unverified' ? domain.status : state,
     lost: domain.taken || (lost.length === 0 && state === 'unverified') ? null : capital(lostText(lost)),
     because: lostText(lost),
-    publish: lost,
     unanswered:
       unanswered.length > 2 ? `${String(unanswered.length)} records` : unanswered.map(recordName).join(' and the '),
   };

@@ -1,5 +1,5 @@
 /** API keys: list, creation, the one time a key is shown, change, rotation and revocation. */
-import { Problem } from '../../base/problem.ts';
+import { Problem, invalid, missing } from '../../base/problem.ts';
 import { DAY_MS } from '../../base/time.ts';
 import { presets, scopeGroups } from '../../keys/scopes.ts';
 import type { CreatedKey, Key } from '../../client/types.ts';
@@ -105,11 +105,10 @@ function endIn({ form, now }: Visit): { expires_at?: string | null } {
   if (days !== undefined) return { expires_at: new Date(now + days * DAY_MS).toISOString() };
   if (choice !== 'date') return choice === 'none' ? { expires_at: null } : {};
   const date = fieldText(form, 'expires_on');
-  if (date === undefined)
-    throw new Problem('missing_field', 'give the day on which the key ends', { field: 'expires_on' });
+  if (date === undefined) throw missing('expires_on', 'give the day on which the key ends');
   // The day is one of UTC, and the key is valid until its end.
   const end = Date.parse(`${date}T23:59:59Z`);
-  if (!(end > now)) throw new Problem('invalid_field', 'the day must be in the future', { field: 'expires_on' });
+  if (!(end > now)) throw invalid('expires_on', 'the day must be in the future');
   return { expires_at: new Date(end).toISOString() };
 }
 

@@ -541,7 +541,6 @@ async function shared(guest: Guest): Promise<Shown> {
     caller: memberCaller({ id: '', email: 'shared link', role: 'read_only' }, account),
     ip: guest.ip,
     userAgent: guest.userAgent,
-    whenOver: () => undefined,
   };
   const reader: Reader = {
     ...guest,

@@ -1,6 +1,6 @@
 /** The member's own login: password, second factor, recovery codes, open sessions, last sign-ins. */
 import { randomBytes } from 'node:crypto';
-import { Problem } from '../../base/problem.ts';
+import { Problem, invalid } from '../../base/problem.ts';
 import { keysMadeBy, toKeyRecord } from '../../keys/key-store.ts';
 import { changeLogin, needsSecondFactor } from '../../members/member-store.ts';
 import { SHORTEST_PASSWORD } from '../../members/password.ts';
@@ -98,8 +98,7 @@ async function switchOn(visit: Visit): Promise<Shown> {
   const secret = offeredSecret(visit);
   await provenPassword(visit);
   const step = stepOfCode(secret, form.get('code') ?? '', now, null);
-  if (step === null)
-    throw new Problem('invalid_field', 'This code is wrong. Check the clock of your device.', { field: 'code' });
+  if (step === null) throw invalid('code', 'This code is wrong. Check the clock of your device.');
   const recoveryCodes = makeRecoveryCodes();
   const totp = { sealed: server.keyring.seal(TOTP_PURPOSE, secret), step };
   const changes = { totp, recoveryCodes, keep: session.id };

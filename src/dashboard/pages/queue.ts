@@ -47,8 +47,8 @@ async function show(visit: Visit, fault: Problem | null): Promise<Shown> {
   const { query, form } = visit;
   const domain = soughtDomain((query.get('domain') ?? pausedOn(visit) ?? '').trim());
   const [found, holds] = await Promise.all([visit.ask('queue.lanes'), visit.ask('queue.holds')]);
-  const lanes = sortedRows(rowsOf(found), { path: WHERE, query, name: 'lanes' }, laneColumns, '-due');
-  const domains = sortedRows(destinationsOf(found), { path: WHERE, query, name: 'domains' }, domainColumns, '-due');
+  const lanes = sortedRows(rowsOf(found), { path: WHERE, query, name: 'lanes' }, laneColumns, '-waiting');
+  const domains = sortedRows(destinationsOf(found), { path: WHERE, query, name: 'domains' }, domainColumns, '-waiting');
   const own = found.domains.find((one) => one.domain === domain);
   const inside = domain === '' ? null : await visit.ask('queue.list', { body: { domain, limit: ROWS } });
   return view('queue', 'Queue', {
@@ -56,6 +56,7 @@ async function show(visit: Visit, fault: Problem | null): Promise<Shown> {
     isFleet: isFleet(found),
     lanes: lanes.rows.slice(0, SHOWN_ROWS),
     laneHeadings: lanes.headings,
+    hasConnections: lanes.rows.some(({ state }) => state.limit > 0),
     domains: domains.rows.slice(0, SHOWN_ROWS),
     domainHeadings: domains.headings,
     domain,
@@ -97,8 +98,8 @@ const pausedOn = (visit: Visit): string | null =>
 /** Returns whether several nodes deliver, so that rows name theirs. */
 const isFleet = ({ nodes }: Pick<ResultOf<'queue.lanes'>, 'nodes'>): boolean => nodes.length > 1;
 
-const laneColumns = ['name', 'waiting', 'due', 'oldest_at', 'next'] as const;
-const domainColumns = ['domain', 'waiting', 'due', 'held', 'oldest_at', 'next'] as const;
+const laneColumns = ['name', 'waiting', 'oldest_at', 'next'] as const;
+const domainColumns = ['domain', 'waiting', 'oldest_at', 'next'] as const;
 
 type Waiting = ResultOf<'queue.list'>['data'][number];
 

@@ -7,11 +7,10 @@ import { filtersOf } from '../filters.ts';
 import { linkTo } from '../links.ts';
 import { rangeOf } from '../range.ts';
 import { providerText } from '../words.ts';
-import { daysFor } from './stats.ts';
 import { get, view, type Page, type Shown, type Visit } from '../page.ts';
 import { sortedRows } from '../sort.ts';
 import { limits, overOf, part } from '../comparison.ts';
-import { stepsOf } from './overview.ts';
+import { daysFor, stepsOf } from '../numbers.ts';
 import { DAY_MS } from '../../base/time.ts';
 
 const WHERE = '/reputation';
@@ -57,6 +56,7 @@ async function show(visit: Visit): Promise<Shown> {
     chartHtml({
       label,
       zone,
+      now,
       yAxis: 'Recipients',
       kind: 'bars',
       ...stepsOf(charted),

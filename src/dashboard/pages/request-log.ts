@@ -9,7 +9,7 @@ import { formOf } from './exports.ts';
 import { filtersOf, keysOf, type Filter, type Filters } from '../filters.ts';
 import { chipsOf, linkTo, pageOf, pagerOf } from '../links.ts';
 import { rangeOf, type Range } from '../range.ts';
-import { wordsOf } from '../words.ts';
+import { kindClass, wordsOf } from '../words.ts';
 import { get, nullAt, view, type Page, type Shown, type Visit } from '../page.ts';
 
 /** The two lists. A day of requests is the usual range; a longer one of actions, which are fewer. */
@@ -18,18 +18,18 @@ const requests = {
   place: '/developer/log',
   title: 'Request log',
   usual: '24h',
-  of: [
-    ['', 'of this account'],
-    ['unknown', 'of unknown keys'],
-  ],
+  results: ['', 'ok', 'refused', 'failed', 'idempotency_mismatch'],
+  any: 'of this account',
+  of: [['unknown', 'of unknown keys']],
 } as const;
 const actions = {
   by: 'person',
   place: '/developer/actions',
   title: 'Actions',
   usual: '30d',
+  results: ['', 'ok', 'refused', 'failed'],
+  any: 'all',
   of: [
-    ['', 'all'],
     ['account', 'of this account'],
     ['server', 'of the server'],
   ],
@@ -44,7 +44,13 @@ export const requestLogPages: readonly Page[] = [requests, actions].flatMap((lis
 
 const own: Readonly<Record<List['by'], readonly Filter[]>> = {
   key: [
-    { name: 'endpoint', label: 'Endpoint', isFirst: true, placeholder: '/v1/messages/{id}' },
+    {
+      name: 'endpoint',
+      label: 'Endpoint',
+      isFirst: true,
+      type: 'search',
+      placeholder: 'Endpoint, such as /v1/messages/{id}',
+    },
     { name: 'status', label: 'Status', most: 3 },
   ],
   person: [
@@ -52,12 +58,11 @@ const own: Readonly<Record<List['by'], readonly Filter[]>> = {
     { name: 'object_id', label: 'Object', isFirst: true, placeholder: 'id, address or name' },
   ],
 };
-const results = ['ok', 'refused', 'failed', 'idempotency_mismatch'];
 
 /** `keys` are the choices of the form. */
 const filtersFor = (
-  { query }: Visit,
-  { by, place }: List,
+  { query, isAdmin }: Visit,
+  { by, place, of, any }: List,
   more: { range?: Range; keys?: Filter['choices'] } = {},
 ): Filters =>
   filtersOf(
@@ -66,12 +71,13 @@ const filtersFor = (
     [
       ...own[by],
       ...(by === 'key' ? [{ name: 'key_id', label: 'Key', choices: more.keys ?? [] }] : []),
-      { name: 'result', label: 'Result', any: 'any', choices: results.map((name) => [name, wordsOf(name)]) },
+      ...(isAdmin ? [{ name: 'of', label: 'Shown', any, choices: of }] : []),
+      { name: 'result', isFirst: true },
       { name: 'ip', label: 'IP address' },
       { name: 'request_id', label: 'Request id', placeholder: 'req_…' },
       ...['operation', 'object_type'].map((name) => ({ name })),
     ],
-    { ...(more.range === undefined ? {} : { range: more.range }), button: 'Filter', keeps: ['of'] },
+    { ...(more.range === undefined ? {} : { range: more.range }) },
   );
 
 /** Reads a page: of the account; for administrators also what concerns none, which are acts on the server, or uses of unknown keys. */
@@ -79,7 +85,7 @@ async function listOf(visit: Visit, list: List, part: Readonly<Record<string, st
   const { query, isAdmin } = visit;
   const of = isAdmin ? query.get('of') : 'account';
   const { since, until } = rangeOf(visit, list.usual);
-  const { status, actor = '', ...exact } = filtersFor(visit, list).given;
+  const { status, actor = '', of: _, ...exact } = filtersFor(visit, list).given;
   const given = Object.fromEntries(Object.entries(part).filter(([, value]) => value !== null));
   return await visit.ask('audit.list', {
     body: {
@@ -111,7 +117,12 @@ async function show(visit: Visit, list: List): Promise<Shown> {
   return view('request-log', list.title, {
     isLog,
     ...filtersFor(visit, list, { range, keys }),
-    chips: visit.isAdmin ? chipsOf(place, query, 'of', list.of) : [],
+    chips: chipsOf(
+      place,
+      query,
+      'result',
+      list.results.map((name) => [name, name === '' ? 'all' : wordsOf(name)] as const),
+    ).map((chip) => ({ ...chip, kind: kindClass(chip.label) })),
     isUnknown: isLog && query.get('of') === 'unknown',
     notKept: entries.not_kept,
     place,
@@ -195,7 +206,7 @@ async function exported(visit: Visit, list: List): Promise<Shown> {
   const pageAfter = (after: string | null) => listOf(visit, list, { limit: '100', after });
   // Read before the answer begins: afterwards a refused filter could not be reported.
   const first = await pageAfter(null);
-  async function* pages(): AsyncGenerator<AuditEntry[]> {
+  async function* pages(): AsyncGenerator<readonly AuditEntry[]> {
     for (let page = first; ; page = await pageAfter(page.next_cursor)) {
       yield page.data;
       if (page.next_cursor === null) return;

@@ -1,5 +1,5 @@
 /** Signing in and out, the second factor, passwords in other forms, and the choice of light and dark. */
-import { Problem } from '../../base/problem.ts';
+import { Problem, invalid } from '../../base/problem.ts';
 import { checkPassword } from '../../members/password.ts';
 import { provePassword, signIn, signInWithCode, type SignIn } from '../../members/sign-in.ts';
 import { accountsOf, listAdmins } from '../../members/member-store.ts';
@@ -129,11 +129,11 @@ export async function provenPassword(visit: Visit): Promise<void> {
   const { server, member, session, form } = visit;
   const field = 'password_now';
   const password = form.get(field) ?? '';
-  if (password === '') throw new Problem('invalid_field', 'Enter your current password as well.', { field });
+  if (password === '') throw invalid(field, 'Enter your current password as well.');
   const proof = await provePassword(server, { member, sessionId: session.id }, password, visit);
   if (proof.kind === 'wait')
     throw new Problem('rate_limited', waitText(proof.seconds), { field, retryAfter: proof.seconds });
-  if (proof.kind === 'refused') throw new Problem('invalid_field', 'The current password is wrong.', { field });
+  if (proof.kind === 'refused') throw invalid(field, 'The current password is wrong.');
   await visit.renewSession();
 }
 
@@ -142,7 +142,6 @@ export function newPasswordIn({ form, server }: Guest, email: string): string {
   const { http, smtp } = server.config;
   const password = form.get('password') ?? '';
   checkPassword(password, [email, new URL(http.publicUrl).hostname, smtp.hostname]);
-  if (password !== form.get('password_again'))
-    throw new Problem('invalid_field', 'The two passwords are not the same.', { field: 'password_again' });
+  if (password !== form.get('password_again')) throw invalid('password_again', 'The two passwords are not the same.');
   return password;
 }

@@ -3,24 +3,18 @@ import { statKeys } from '../../events/stats-store.ts';
 import { providerNames } from '../../base/mailbox-providers.ts';
 import type { StatType } from '../../events/stats.ts';
 import type { Stats } from '../../client/types.ts';
-import { beginOfDay } from '../../base/zones.ts';
-import { DAY_MS, HOUR_MS } from '../../base/time.ts';
 import { chartHtml } from '../chart.ts';
 import { domainsOf, filtersOf, streamsOf } from '../filters.ts';
 import { get, view, type Page, type Shown, type Visit } from '../page.ts';
-import { rangeOf, type Range } from '../range.ts';
+import { rangeOf } from '../range.ts';
 import { exportsOf } from './exports.ts';
 import { sortedRows } from '../sort.ts';
 import { providerText } from '../words.ts';
-import { changeOf, comparable, deliveredText, ENOUGH, figureOf, limits, part, type Counts } from '../comparison.ts';
+import { changeOf, deliveredText, ENOUGH, figureOf, limits, part, type Counts } from '../comparison.ts';
 import { chipsOf } from '../links.ts';
-import { stepsOf, volumeChart } from './overview.ts';
+import { numbersOf, stepsOf, volumeChart } from '../numbers.ts';
 
 const WHERE = '/stats';
-/** Days of a zone other than UTC are summed from hours, which the API keeps for a month. */
-const MOST_DAYS_OF_ZONE = 30;
-/** Longest range that is shown by the hour. */
-const LONGEST_BY_HOUR_MS = 3 * DAY_MS;
 const columns = [
   'key',
   'sent',
@@ -37,32 +31,9 @@ const columns = [
 
 export const statsPages: readonly Page[] = [get(WHERE, show)];
 
-const rfc3339 = (ms: number): string => new Date(ms).toISOString();
-
-/** Returns what to ask the API for: hours of a short range, otherwise days. */
-function askedFor(range: Range, now: number) {
-  const days = daysFor(range, now);
-  const end = range.until === null ? now : Date.parse(range.until);
-  if (range.value === '24h') return { ...days, since: rfc3339(now - 23 * HOUR_MS), bucket: 'hour', time_zone: null };
-  const isShort = range.since !== null && end - Date.parse(range.since) <= LONGEST_BY_HOUR_MS;
-  return isShort && days.time_zone !== null ? { ...days, since: range.since, bucket: 'hour', time_zone: null } : days;
-}
-
-/** Returns the days of the range: of its zone if they are known, otherwise of UTC. */
-export function daysFor({ since, until, zone }: Range, now: number) {
-  const begin = since === null ? now - 365 * DAY_MS : Date.parse(since);
-  const isKnown = begin >= now - MOST_DAYS_OF_ZONE * DAY_MS;
-  return {
-    since: rfc3339(isKnown ? beginOfDay(begin, zone) : begin),
-    until,
-    bucket: 'day' as 'hour' | 'day',
-    time_zone: isKnown ? zone : null,
-  };
-}
-
 async function show(visit: Visit): Promise<Shown> {
   const { query, now } = visit;
-  const range = rangeOf(visit, '30d', ['24h', '7d', '30d', 'all']);
+  const range = rangeOf(visit, '30d', ['today', '24h', '7d', '30d', 'all']);
   const [streams, domains] = await Promise.all([streamsOf(visit), domainsOf(visit)]);
   const choices = range.choices.map((one) => (one.value === 'all' ? { ...one, label: 'last year' } : one));
   const {
@@ -89,21 +60,13 @@ async function show(visit: Visit): Promise<Shown> {
   // Tags and templates are not counted together.
   const keys = only['tag'] === undefined ? statKeys : statKeys.filter((key) => key !== 'template');
   const by = keys.find((key) => key === query.get('by')) ?? 'provider';
-  const { bucket, ...asked } = askedFor(range, now);
-  const overTime = await visit.ask('getStats', { query: { ...only, ...asked, bucket } });
   // The lines are of the very hours that the tiles and charts are of, and so are those of the time before.
-  const span = { since: overTime.since, until: overTime.until };
-  const earlier = range.since === null ? null : spanBefore(span, asked.time_zone, now);
-  const [apart, past, apartBefore, nameOf] = await Promise.all([
+  const { asked, overTime, past, before, span, spanBefore, zone, words } = await numbersOf(visit, range, only);
+  const [apart, apartBefore, nameOf] = await Promise.all([
     visit.ask('getStats', { query: { ...only, ...span, by } }),
-    earlier === null ? null : visit.ask('getStats', { query: { ...only, ...earlier, bucket } }),
-    earlier === null
-      ? null
-      : visit.ask('getStats', { query: { ...only, since: earlier.since, until: earlier.until, by } }),
+    spanBefore === null ? null : visit.ask('getStats', { query: { ...only, ...spanBefore, by } }),
     by === 'template' ? templateNames(visit) : new Map<string, string>(),
   ]);
-  const before = past !== null && comparable(overTime.total, past.total) !== null ? past : null;
-  const zone = bucket === 'hour' ? range.zone : (asked.time_zone ?? 'UTC');
   const countsBefore = new Map(apartBefore?.data.map(({ key, counts }) => [key, counts]));
   const rows = apart.data.map((line) => rowOf(line, countsBefore.get(line.key) ?? null, by, nameOf));
   return view('stats', 'Stats', {
@@ -117,18 +80,19 @@ async function show(visit: Visit): Promise<Shown> {
       keys.map((key) => [key, key] as const),
     ).map((chip) => ({ ...chip, on: chip.label === by })),
     byTitle: by.replace(/^./, (first) => first.toUpperCase()),
-    sentence: deliveredText(overTime.total, before?.total ?? null, wordsFor(range)),
+    sentence: deliveredText(overTime.total, past, words),
     sent: overTime.total.sent,
     isFew: overTime.total.sent < ENOUGH,
-    sentBefore: before?.total.sent ?? null,
-    hasBefore: before !== null,
+    isTest: only['test'] === 'true',
+    sentBefore: past?.sent ?? null,
+    hasBefore: past !== null,
     figures: (['delivered', 'bounced', 'complained', 'opened', 'clicked'] as const).map((name) =>
-      figureOf(name, overTime.total, before?.total ?? null),
+      figureOf(name, overTime.total, past),
     ),
-    volume: volumeChart(overTime, before, { outcomes: ['delivered', 'bounced', 'complained'], zone }),
+    volume: volumeChart(overTime, before, { outcomes: ['delivered', 'bounced', 'complained'], zone, now }),
     trouble: ratesChart(
       'Share of mail that bounced or was deferred, over time',
-      { ...overTime, zone },
+      { ...overTime, zone, now },
       [
         ['bounced', 'sent'],
         ['deferred', 'sent'],
@@ -136,12 +100,16 @@ async function show(visit: Visit): Promise<Shown> {
       ],
       limits.bounced.map((limit) => limit * 100),
     ),
-    engagement: ratesChart('Share of delivered mail that was opened and clicked, over time', { ...overTime, zone }, [
-      ['opened', 'delivered'],
-      ['clicked', 'delivered'],
-    ]),
+    engagement: ratesChart(
+      'Share of delivered mail that was opened and clicked, over time',
+      { ...overTime, zone, now },
+      [
+        ['opened', 'delivered'],
+        ['clicked', 'delivered'],
+      ],
+    ),
     ...sortedRows(rows, { path: WHERE, query }, columns, '-sent'),
-    export: exportsOf('stats', { ...only, ...asked, bucket }),
+    export: exportsOf('stats', { ...only, ...asked }),
     exportBy: exportsOf('stats', { ...only, ...span, by }),
     isEmpty: overTime.total.sent === 0,
   });
@@ -152,23 +120,6 @@ async function templateNames(visit: Visit): Promise<Map<string, string>> {
   const { data } = await visit.ask('listTemplates', { query: { limit: '100' } });
   return new Map(data.map(({ id, name }) => [id, name]));
 }
-
-/** Returns the span of the same length before a span; days of a zone are known for a month only. */
-function spanBefore(
-  { since, until }: { since: string; until: string },
-  zone: string | null,
-  now: number,
-): { since: string; until: string; time_zone: string | null } {
-  const begin = 2 * Date.parse(since) - Date.parse(until);
-  const isKnown = begin >= now - MOST_DAYS_OF_ZONE * DAY_MS;
-  return { since: rfc3339(begin), until: since, time_zone: isKnown ? zone : null };
-}
-
-/** How the range and the time before it are called in a sentence. */
-const wordsFor = ({ value, label }: Range) =>
-  value === 'custom' || value === 'all'
-    ? { now: 'in this time', before: 'in the time before' }
-    : { now: `in the ${label.toLowerCase()}`, before: label.toLowerCase().replace(/^last (.*)$/, 'in the $1 before') };
 
 function rowOf(
   { key, counts }: Stats['data'][number],
@@ -205,7 +156,7 @@ const counted: Readonly<Partial<Record<StatType, StatType>>> = { opened: 'unique
 
 function ratesChart(
   about: string,
-  { zone, ...stats }: Stats & { zone: string },
+  { zone, now, ...stats }: Stats & { zone: string; now: number },
   pairs: readonly (readonly [StatType, StatType])[],
   marked: readonly number[] = [],
 ): string {
@@ -218,6 +169,7 @@ function ratesChart(
     unit: '%',
     limits: marked,
     zone,
+    now,
     ...stepsOf(stats),
     series: pairs.map(([name, of]) => ({
       name,

@@ -1,5 +1,5 @@
 /** The suppression list: search, adding one or many, removal with a warning, download as CSV. */
-import { Problem } from '../../base/problem.ts';
+import { Problem, invalid } from '../../base/problem.ts';
 import { DAY_MS } from '../../base/time.ts';
 import type { Suppression } from '../../client/types.ts';
 import { parseMailbox } from '../../mail/address.ts';
@@ -85,7 +85,7 @@ function endIn({ form, now }: Visit): object {
   const days = fieldNumber(form, 'days');
   if (days === undefined) return {};
   if (!(Number.isInteger(days) && days > 0 && days <= MOST_DAYS))
-    throw new Problem('invalid_field', `days: a whole number from 1 to ${String(MOST_DAYS)}`, { field: 'days' });
+    throw invalid('days', `days: a whole number from 1 to ${String(MOST_DAYS)}`);
   return { expires_at: new Date(now + days * DAY_MS).toISOString() };
 }
 

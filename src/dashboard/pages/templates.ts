@@ -83,21 +83,26 @@ async function editor(
 
 /** Shows the editor again with a value in the sample for each name that the typed sources read. */
 async function fill(visit: Visit, template: Template | null): Promise<Shown> {
-  const { variables } = await rendered(visit);
+  const { paths } = await rendered(visit);
   const kept = sampleIn(visit.form) ?? {};
   const typed = new URLSearchParams(visit.form);
-  typed.set('sample_variables', JSON.stringify(sampleFor(variables, kept as Record<string, unknown>), null, 2));
+  typed.set('sample_variables', JSON.stringify(sampleFor(paths, kept as Record<string, unknown>), null, 2));
   return editor(visit, template, null, typed);
 }
 
-/** Returns the values that the version keeps as JSON, or else the names that it reads, with empty texts to fill in. */
+/** Returns the values that the version keeps as JSON, or else the names that it reads: empty texts to fill in, and samples of lists and objects. */
 async function sampleText(visit: Visit, template: Template | null): Promise<string> {
   if (template === null) return JSON.stringify({ name: 'Ana' }, null, 2);
   const { id, version, sample_variables: kept } = template;
   if (kept !== null) return JSON.stringify(kept, null, 2);
   const body = { template_id: id, template_version: version };
-  const { variables } = await visit.ask('renderTemplate', { body });
-  return JSON.stringify(Object.fromEntries(variables.map((name) => [name, ''])), null, 2);
+  const { paths } = await visit.ask('renderTemplate', { body });
+  const values = Object.entries(sampleFor(paths, {}));
+  return JSON.stringify(
+    Object.fromEntries(values.map(([name, value]) => [name, typeof value === 'object' ? value : ''])),
+    null,
+    2,
+  );
 }
 
 const changeable = (template: Template): unknown => {

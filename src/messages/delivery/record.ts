@@ -186,16 +186,18 @@ export function applyDecision(
   one.state = row.erased === 1 ? withoutReply(decision.state) : decision.state;
   if (decision.applied) one.changed = true;
   if (decision.applied && change.kind === 'rescheduled') one.sendAt = change.sendAt;
-  for (const [from, to] of decision.steps) {
-    one.statusAt = now;
-    addToCounters(toWrite.counters, row.account_id, now, from, to);
-  }
   if (decision.attempt !== null) {
     toWrite.attempts.push(attemptRow(one, decision.attempt, change, now));
     one.tls = decision.attempt.facts.tls?.protocol ?? null;
     if (decision.attempt.facts.source !== null) addTry(toWrite.stats, statFacts(one, decision.attempt.facts.source));
   }
   const source = decision.attempt?.facts.source ?? (isReport(change) ? row.source : null);
+  for (const [from, to] of decision.steps) {
+    one.statusAt = now;
+    addToCounters(toWrite.counters, row.account_id, now, from, to);
+    // A recipient counts as delivered or as bounced, so that both shares together are at most one.
+    if (from === 'delivered' && to === 'bounced') addToStats(toWrite.stats, statFacts(one, source), ['delivered'], -1);
+  }
   // Opens and clicks are recorded a little after they happened (tracking/hit.ts).
   const at = 'hit' in change ? change.hit.at : now;
   for (const event of decision.events) {

@@ -1,5 +1,5 @@
 /** Builds a draft from its parts: required members, limits over several of them, and the size of the mail. */
-import { Problem, type ProblemCode } from '../../base/problem.ts';
+import { Problem, type ProblemCode, invalid, missing } from '../../base/problem.ts';
 import { addressKey, type Mailbox, parseMailbox } from '../../mail/address.ts';
 import { encodedSize, textFromHtml, writeHead, type MimeContent, type Attachment } from '../../mail/mime-write.ts';
 import { MOST_HEADERS, mergeHeaders, type HeaderPair, checkHeaders } from './header-rule.ts';
@@ -106,7 +106,7 @@ const merged = <T>(shared: T | null, own: T | null, merge: (shared: T, own: T) =
 
 function required<T>(value: T | null, field: string): T {
   if (value !== null) return value;
-  throw new Problem('missing_field', `\`${field}\` is missing.`, { field });
+  throw missing(field, `\`${field}\` is missing.`);
 }
 
 function checkCounts(draft: MessageDraft, mostRecipients: number, prefix: string): void {
@@ -136,7 +136,7 @@ function checkMetadata(metadata: Readonly<Record<string, string>>, field: string
   }
   if (keys <= MOST_METADATA_KEYS && bytes <= METADATA_MOST_BYTES) return;
   const why = keys > MOST_METADATA_KEYS ? `${String(MOST_METADATA_KEYS)} keys` : `${String(METADATA_MOST_BYTES)} bytes`;
-  throw new Problem('invalid_field', `\`${field}\` must have at most ${why}.`, { field });
+  throw invalid(field, `\`${field}\` must have at most ${why}.`);
 }
 
 /**
@@ -321,9 +321,7 @@ function refuseLong(value: unknown, most: number, code: ProblemCode, field: stri
   if (typeof value !== 'object' || value === null) return;
   // Zod ignores a member of this name, and an object could lose it on its way into the database.
   if (Object.hasOwn(value, '__proto__')) {
-    throw new Problem('invalid_field', `\`${field}\` cannot have a member \`__proto__\`.`, {
-      field: `${field}.__proto__`,
-    });
+    throw invalid(`${field}.__proto__`, `\`${field}\` cannot have a member \`__proto__\`.`);
   }
   const length = Array.isArray(value) ? value.length : Object.keys(value).length;
   if (length <= most) return;
@@ -390,7 +388,7 @@ function checkTags(given: readonly string[], prefix: string): readonly string[] 
   const double = tags.findIndex((tag, index) => tags.indexOf(tag) !== index);
   if (double === -1) return tags;
   const field = `${prefix}tags[${String(double)}]`;
-  throw new Problem('invalid_field', `\`${field}\` is in the list already. Leave it out.`, { field });
+  throw invalid(field, `\`${field}\` is in the list already. Leave it out.`);
 }
 
 function testOf(test: WireMessage['test']): Parts['test'] {

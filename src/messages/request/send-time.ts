@@ -1,5 +1,5 @@
 /** Checks the times of a send request (RFC 3339): when a message is sent and when it is given up. */
-import { Problem } from '../../base/problem.ts';
+import { Problem, invalid } from '../../base/problem.ts';
 
 const MINUTE = 60_000;
 const DAY = 24 * 60 * MINUTE;
@@ -42,12 +42,12 @@ export function checkSendAt(text: string, now: number, field: string): number {
 export function checkExpiry(at: number, start: number, field: string): void {
   if (at > start && at <= start + EXPIRES_MOST_AFTER) return;
   const why = at <= start ? 'is not after the time of sending' : 'is more than 7 days after the time of sending';
-  throw new Problem('invalid_field', `\`${field}\` ${why}.`, { field });
+  throw invalid(field, `\`${field}\` ${why}.`);
 }
 
 export function checkTime(text: string, field: string): number {
   const at = parseTime(text);
   if (at !== null) return at;
   const why = 'must be an RFC 3339 time with an offset, such as 2026-01-31T09:30:00Z';
-  throw new Problem('invalid_field', `\`${field}\` ${why}.`, { field });
+  throw invalid(field, `\`${field}\` ${why}.`);
 }

@@ -1,7 +1,7 @@
 /** The members of a send request that are about templates: their schema, and the checks that a schema cannot make. */
 import { z } from 'zod';
 import { check, faults } from '../../base/check.ts';
-import { Problem } from '../../base/problem.ts';
+import { Problem, invalid, missing } from '../../base/problem.ts';
 import { zoneNamed } from '../../base/zones.ts';
 
 export type Json = Readonly<Record<string, unknown>>;
@@ -101,8 +101,7 @@ export function requireTemplateOf(
   { template_id: id, template_version: version }: TemplateMembers,
   prefix: string,
 ): void {
-  if (version != null && id == null)
-    throw new Problem('missing_field', '`template_version` needs `template_id`.', { field: `${prefix}template_id` });
+  if (version != null && id == null) throw missing(`${prefix}template_id`, '`template_version` needs `template_id`.');
 }
 
 const onlyTemplateMembers = (body: Json): Json =>
@@ -113,13 +112,9 @@ export const withoutTemplateMembers = (body: Json): Json =>
 /** Checks the depth and the size of the variables. Throws `invalid_field`. */
 export function checkVariables(variables: Json, field: string): void {
   if (!isShallow(variables, DEEPEST_VARIABLES))
-    throw new Problem('invalid_field', `\`${field}\` may be nested at most ${String(DEEPEST_VARIABLES)} levels deep.`, {
-      field,
-    });
+    throw invalid(field, `\`${field}\` may be nested at most ${String(DEEPEST_VARIABLES)} levels deep.`);
   if (Buffer.byteLength(JSON.stringify(variables)) > MOST_VARIABLES_BYTES)
-    throw new Problem('invalid_field', `\`${field}\` may have at most ${String(MOST_VARIABLES_BYTES)} bytes.`, {
-      field,
-    });
+    throw invalid(field, `\`${field}\` may have at most ${String(MOST_VARIABLES_BYTES)} bytes.`);
 }
 
 function isShallow(value: unknown, levels: number): boolean {

@@ -1,5 +1,6 @@
 /** The doctor: its operation in the running server, and the same checks in a command without one. */
 import { z } from 'zod';
+import { each, many, maybe, text } from '../../api/record-schema.ts';
 import { systemClock, type Clock } from '../../base/clock.ts';
 import type { Config } from '../../config/schema.ts';
 import { createResolver } from '../../net/resolver.ts';
@@ -15,7 +16,6 @@ import {
   verdictsOf,
   warning,
   type Check,
-  type Finding,
   type Missing,
   type Probes,
   type Verdict,
@@ -66,10 +66,22 @@ const asked = z.strictObject({
 });
 type Asked = z.output<typeof asked>;
 
+/** One line of the doctor's report. A check may have several, one for each thing it found. */
+const Finding = z.object({
+  check: text(),
+  status: z.enum(['ok', 'warning', 'failed']),
+  why: text(),
+  cure: maybe(),
+  about: z.object({ object: z.enum(['domain', 'webhook']), ...each(text(), 'id', 'name', 'account_id') }).nullable(),
+  copy: many(text()),
+});
+export type Finding = z.infer<typeof Finding>;
+
 export const doctorOperations = {
   doctor: serverRoute({
+    answer: z.object({ data: many(Finding) }),
     body: asked,
-    async run(deps, { checks = checkNames, dnssec = false }): Promise<{ data: Finding[] }> {
+    async run(deps, { checks = checkNames, dnssec = false }) {
       return { data: await examine(serverProbes(deps, dnssec), checks) };
     },
   }),

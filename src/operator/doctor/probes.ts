@@ -90,12 +90,6 @@ export interface Verdict {
   copy?: readonly string[];
 }
 
-/** One line of the doctor's report. A check may have several, one for each thing it found. */
-export interface Finding extends Required<Omit<Verdict, 'about'>> {
-  check: string;
-  about: NonNullable<Verdict['about']> | null;
-}
-
 type More = Pick<Verdict, 'about' | 'copy'>;
 const verdict =
   (status: Status) =>

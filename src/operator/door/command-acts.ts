@@ -1,6 +1,7 @@
 /** Acts that commands do beside the server (backups, restores, migrations, moves), written to the audit through the running server, else directly. */
 import { existsSync } from 'node:fs';
 import { z } from 'zod';
+import { ofKind } from '../../api/record-schema.ts';
 import { systemClock, type Clock } from '../../base/clock.ts';
 import { environment } from '../../config/surroundings.ts';
 import type { Config } from '../../config/schema.ts';
@@ -29,19 +30,20 @@ export const commandActs = {
   'server.migrate': { says: 'brought the database up to date', type: 'database', keeps: ['migrations'] },
 } as const satisfies Readonly<Record<string, ActWords>>;
 
-const text = z.string().max(4096);
+const word = z.string().max(4096);
 
 const note = z.strictObject({
   operation: z.enum(Object.keys(commandActs) as (keyof typeof commandActs)[]),
   /** The object, if `after` does not name it. */
-  object: text.optional(),
-  after: z.record(z.string().max(100), z.union([text, z.number(), z.array(text).max(1000)])).optional(),
+  object: word.optional(),
+  after: z.record(z.string().max(100), z.union([word, z.number(), z.array(word).max(1000)])).optional(),
 });
 
 export type CommandNote = z.output<typeof note>;
 
 export const commandActOperations = {
   'audit.note': storeRoute({
+    answer: ofKind('note', {}),
     body: note,
     async run({ db, clock }, noted, { acting }) {
       await writeNote({ commit: db.commit, clock }, noted, acting);

@@ -103,7 +103,7 @@ export async function openOffline(config: Config, first: string): Promise<Offlin
         account: account === undefined ? account : encodeURIComponent(account),
         params,
       });
-      return await inside.ask({ caller, ip: null, userAgent: acting.user_agent, whenOver: noop }, route.operationId, {
+      return await inside.ask({ caller, userAgent: acting.user_agent }, route.operationId, {
         params,
         query: new URLSearchParams(searchOf(query)),
         body,

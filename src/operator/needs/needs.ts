@@ -1,6 +1,7 @@
 /** Lists what a person should look at, for the Overview and `posthorn status`. Facts are read here; a further kind of item is a rule in rules.ts. */
 import { z } from 'zod';
 import { listAccounts } from '../../accounts/account-store.ts';
+import { many } from '../../api/record-schema.ts';
 import { contentOf, operatorCaller } from '../../api/inside.ts';
 import { rfc3339 } from '../../base/rfc3339.ts';
 import type { DomainRecord } from '../../domains/domain-record.ts';
@@ -24,7 +25,7 @@ import {
   serverRules,
   type AccountFacts,
   type Deferred,
-  type Need,
+  Need,
   type NeedFacts,
   type ServerFacts,
 } from './rules.ts';
@@ -32,6 +33,7 @@ import {
 export const needOperations = {
   /** Returns what a person should look at. `server`: false leaves out what concerns the server, which only administrators see. */
   needs: serverRoute({
+    answer: z.object({ data: many(Need) }),
     scope: 'message:read',
     forMembers: { server: false },
     body: z.strictObject({ account: accountArgument, server: z.boolean().optional() }),
@@ -201,7 +203,7 @@ async function dnsTrouble(
 const MOST = '100';
 
 async function accountFacts(deps: OperatorDeps, account: AccountRow): Promise<AccountFacts> {
-  const asking = { caller: operatorCaller(account), ip: null, userAgent: null, whenOver: () => undefined };
+  const asking = { caller: operatorCaller(account) };
   const list = async <Row>(operation: string, query: Record<string, string> = {}): Promise<Row[]> => {
     const reply = await deps.inside.ask(asking, operation, { query: { limit: MOST, ...query } });
     return (contentOf(reply) as { data: Row[] }).data;

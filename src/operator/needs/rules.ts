@@ -3,28 +3,24 @@ import { pluralize } from '../../base/pluralize.ts';
 import { DAY_MS } from '../../base/time.ts';
 import type { DomainRecord } from '../../domains/domain-record.ts';
 import type { Key, Webhook } from '../../client/types.ts';
-import type { HeldMail, holdRecord } from '../holds.ts';
+import { z } from 'zod';
+import { each, maybe, maybeTime, ofKind, text, whole } from '../../api/record-schema.ts';
+import type { HeldMail, HoldRecord } from '../holds.ts';
 import { lostOf, lostText, stateOf } from '../../domains/lost-records.ts';
 
-export interface Need {
-  object: 'need';
-  kind: string;
+export const Need = ofKind('need', {
+  kind: text(),
   /** `red`: mail is refused or stands still; `amber`: it is slow, or will stand still; `grey`: it goes on by itself. */
-  level: 'red' | 'amber' | 'grey';
-  /** The cause in a few words, without a full stop; the message says it whole. */
-  title: string;
-  /** Whole sentences: what is the case, and what it means. */
-  message: string;
-  /** Recipients whose mail is concerned now. */
-  mails: number;
-  since: string | null;
-  /** When it ends by itself, is tried again, or gets worse; null if nothing is planned. */
-  until: string | null;
-  /** Where to act: a page of the dashboard, and a command. */
-  action: { label: string; href: string; command: string };
-  /** A recipient domain whose mail can be tried now, or null. */
-  try_domain: string | null;
-}
+  level: z.enum(['red', 'amber', 'grey']),
+  title: text('The cause in a few words, without a full stop; the message says it whole.'),
+  message: text('Whole sentences: what is the case, and what it means.'),
+  mails: whole('Recipients whose mail is concerned now.'),
+  since: maybeTime(),
+  until: maybeTime('When it ends by itself, is tried again, or gets worse; null if nothing is planned.'),
+  action: z.object(each(text(), 'label', 'href', 'command')).describe('Where to act: a page, and a command.'),
+  try_domain: maybe('A recipient domain whose mail can be tried now, or null.'),
+});
+export type Need = z.infer<typeof Need>;
 
 /** Deferred mail of one lane with one kind of answer. */
 export interface Deferred {
@@ -40,7 +36,7 @@ export interface Deferred {
 export interface ServerFacts {
   held: readonly HeldMail[];
   /** Holds and limits that a person has set. */
-  set: readonly ReturnType<typeof holdRecord>[];
+  set: readonly HoldRecord[];
   /** The lane of each recipient domain that mail waits for. */
   domains: readonly { domain: string; lane: string; waiting: number }[];
   blocks: readonly {

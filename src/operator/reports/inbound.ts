@@ -1,21 +1,40 @@
 /** Operations on mail that comes back: the self-test, reports without proof, and confirming such a report by hand. */
 import { z } from 'zod';
-import { Problem } from '../../base/problem.ts';
+import { each, flag, many, maybe, maybeTime, ofKind, text, time, whole } from '../../api/record-schema.ts';
+import { notFound } from '../../base/problem.ts';
 import type { DeliveryChange, FeedbackSource } from '../../messages/delivery/delivery.ts';
 import type { FindingRecord } from '../../inbound/finding.ts';
-import type { MailView } from '../../mail/received-mail.ts';
 import { createMailViewer } from '../../messages/store/mail-viewer.ts';
 import { bouncedBy, complainedBy } from '../../messages/delivery/reported.ts';
 import type { DeliveryRow, ReportRow } from '../../storage/tables.ts';
 import { serverRoute, storeRoute } from '../server-route.ts';
 
-export interface ShownReport {
-  object: 'shown_report';
-  id: string;
-  /** Null if it cannot be parsed: then `source` is the beginning of its source. */
-  view: MailView | null;
-  source: string | null;
-}
+const MailView = z.object({
+  ...each(text(), 'subject', 'from', 'to', 'cc'),
+  date: maybeTime(),
+  ...each(maybe(), 'text', 'html'),
+  attachments: z.array(
+    z.object({
+      ...each(text(), 'filename', 'content_type'),
+      content_id: maybe(),
+      disposition: z.enum(['attachment', 'inline']),
+      size: whole(),
+    }),
+  ),
+});
+
+const Shown = ofKind('shown_report', {
+  id: text(),
+  view: MailView.nullable().describe('Null if it cannot be parsed: then `source` is the beginning of its source.'),
+  source: maybe(),
+});
+export type ShownReport = z.infer<typeof Shown>;
+
+const Unproven = ofKind('unverified_report', {
+  ...each(text(), 'id', 'kind', 'account_id', 'message_id', 'recipient'),
+  received_at: time(),
+  ...each(maybe(), 'ip', 'sender'),
+});
 
 type Unverified = Pick<
   ReportRow,
@@ -31,12 +50,14 @@ const MOST_MAIL = 48 * 1024 * 1024;
 export const inboundOperations = {
   /** Sends a bounce to ourselves. Takes half a minute at most, and changes no statistics. */
   'inbound.selfTest': serverRoute({
+    answer: ofKind('self_test', { ok: flag(), why: maybe(), ms: whole() }),
     async run(deps) {
       return { object: 'self_test' as const, ...(await deps.selfTest()) };
     },
   }),
   /** Hands a mail to the MX listener as if it came from outside: what follows is what follows then. */
   'inbound.simulate': serverRoute({
+    answer: ofKind('handed_in', { ...each(text(), 'to', 'reply'), taken: flag(), received_id: maybe() }),
     body: z.strictObject({
       to: z.string().max(320),
       from: z.string().max(320),
@@ -52,6 +73,7 @@ export const inboundOperations = {
   }),
   /** Returns the newest first. */
   'inbound.unverified': storeRoute({
+    answer: z.object({ data: many(Unproven), has_more: flag() }),
     body: z.strictObject({ limit: z.int().min(1).max(MOST).optional() }),
     async run({ db }, { limit = 100 }) {
       const rows = await db.prepared.all<Unverified>(
@@ -65,15 +87,16 @@ export const inboundOperations = {
   }),
   /** Returns a report as a mail program shows it, so that a person can judge whether to believe it. */
   'inbound.show': storeRoute({
+    answer: Shown,
     body: z.strictObject({ id: z.string().max(100) }),
-    async run({ db, clock }, { id }): Promise<ShownReport> {
+    async run({ db, clock }, { id }) {
       const [row] = await db.prepared.all<Pick<ReportRow, 'raw'>>('SELECT raw FROM reports WHERE id = ?', [id]);
-      if (row === undefined) throw new Problem('not_found', 'There is no report with this id.', { field: 'id' });
+      if (row === undefined) throw notFound('id', 'There is no report with this id.');
       const viewer = createMailViewer({ clock });
       try {
         const view = await viewer.view(row.raw);
         const source = view === null ? row.raw.toString('latin1', 0, SHOWN_BYTES) : null;
-        return { object: 'shown_report', id, view, source };
+        return { object: 'shown_report' as const, id, view, source };
       } finally {
         await viewer.close();
       }
@@ -81,9 +104,10 @@ export const inboundOperations = {
   }),
   /** Changes the delivery's status, the suppression list and the events as if the report had proof. */
   'inbound.confirm': serverRoute({
+    answer: ofKind('confirmed_report', each(text(), 'id', 'delivery_id')),
     act: { says: 'confirmed the report {object}', type: 'report' },
     body: z.strictObject({ id: z.string().max(100) }),
-    async run({ db, recorder }, { id }, act): Promise<{ object: 'confirmed_report'; id: string; delivery_id: string }> {
+    async run({ db, recorder }, { id }, act) {
       const [row] = await db.prepared.all<
         Pick<ReportRow, 'kind' | 'account_id' | 'delivery_id' | 'detail_json'> & Pick<DeliveryRow, 'address_key'>
       >(
@@ -93,12 +117,12 @@ export const inboundOperations = {
       );
       const change = row === undefined ? null : changeOf(row);
       if (row?.delivery_id == null || change === null)
-        throw new Problem('not_found', 'There is no unverified report with this id.', { field: 'id' });
+        throw notFound('id', 'There is no unverified report with this id.');
       act.concerns(row.account_id ?? '');
       act.on({ object: id });
       await recorder.record([{ deliveryId: row.delivery_id, change }]);
       await db.commit.transact((tx) => tx.run("UPDATE reports SET state = 'done' WHERE id = ?", [id]));
-      return { object: 'confirmed_report', id, delivery_id: row.delivery_id };
+      return { object: 'confirmed_report' as const, id, delivery_id: row.delivery_id };
     },
   }),
 };

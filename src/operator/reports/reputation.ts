@@ -4,9 +4,10 @@
  */
 import type { Knex } from 'knex';
 import { z } from 'zod';
+import { each, many, maybe, ofKind, text, time, whole } from '../../api/record-schema.ts';
 import { idFloor } from '../../base/id.ts';
 import { rfc3339 } from '../../base/rfc3339.ts';
-import type { StatType } from '../../events/stats.ts';
+import { statTypes, type StatType } from '../../events/stats.ts';
 import {
   readSourceDays,
   readStats,
@@ -33,12 +34,60 @@ const shown = [
   'complained',
 ] as const satisfies readonly StatType[];
 
+/** Mail in the name of a domain that came from one address on one day, as receivers saw it. */
+const dmarcReports = {
+  table: 'dmarc_rows',
+  by: ['domain', 'source_ip', 'org', 'dkim', 'spf', 'disposition'],
+  sum: 'count',
+} as const;
+
+/** Connections of one organization to us with the same result: empty for success, or the failure of RFC 8460 section 4.3. */
+const tlsReports = { table: 'tls_report_rows', by: ['domain', 'org', 'policy', 'result'], sum: 'sessions' } as const;
+
+const counts = z.record(z.enum(shown), whole());
+const DayOfMail = z.object({ day: text(), provider: maybe('Null for the sum of all providers.'), counts });
+
+const Moment = z.object({
+  at: time(),
+  kind: z.enum(['listed', 'unlisted', 'blocked', 'changed']),
+  what: text(),
+  by: maybe('The person who did it; null if it was not one of ours.'),
+});
+type Moment = z.infer<typeof Moment>;
+
+const Reputation = ofKind('reputation', {
+  ...each(time(), 'since', 'until'),
+  ...each(many(DayOfMail), 'days', 'providers'),
+  /** Mail from our sources, of which `sent` counts attempts; empty if no sources have names. */
+  sources: many(z.object({ ...each(text(), 'day', 'source'), counts })),
+  dmarc: many(z.object({ ...each(text(), 'day', ...dmarcReports.by), count: whole() })),
+  tls: many(z.object({ ...each(text(), 'day', ...tlsReports.by), sessions: whole() })),
+  moments: many(Moment),
+  block_lists: many(z.object({ ...each(text(), 'ip', 'list', 'state'), at: time() })),
+});
+
+const Stats = ofKind('stats', {
+  bucket: z.enum(['hour', 'day', 'total']),
+  by: z.enum([...senderKeys, ...statKeys]).nullable(),
+  ...each(time(), 'since', 'until'),
+  data: many(
+    z.object({
+      at: time(),
+      key: maybe(),
+      ...each(text('Of an account, or of a key and the account that it is of.').optional(), 'name', 'account'),
+      counts: z.record(z.enum(statTypes), whole()),
+    }),
+  ),
+  simulated: whole('If there is no data: the recipients of simulated mail, which was left out.'),
+});
+
 /** The most lines of each kind of report, those with the most mail first. */
 const MOST_LINES = 1000;
 
 export const reputationOperations = {
   /** Returns the last `days` days, today included. Lines are in the order of time, newest day last. */
   reputation: storeRoute({
+    answer: Reputation,
     scope: 'stats:read',
     forMembers: { server: false },
     body: z.strictObject({
@@ -68,7 +117,6 @@ export const reputationOperations = {
         until: rfc3339(until),
         days: all.map(dayFrom),
         providers: byProvider.map(dayFrom),
-        /** Counts of mail from our sources, of which `sent` counts attempts; empty if no sources have names. */
         sources: bySource.map(({ at, key, counts }) => ({
           day: dayOf(at),
           source: key ?? '',
@@ -82,6 +130,7 @@ export const reputationOperations = {
   }),
   /** Returns the hours or days in which something happened; with `by` a line for each, of the whole range. */
   stats: storeRoute({
+    answer: Stats,
     body: z.strictObject({
       days: z.int().min(1).max(400).optional(),
       /** In the place of days. */
@@ -111,14 +160,12 @@ export const reputationOperations = {
         since: rfc3339(asked.since),
         until: rfc3339(until),
         data: await named(deps, by, lines),
-        /** If there is no data: the recipients of simulated mail, which was left out. */
         simulated: lines.length > 0 || test ? 0 : await simulated(deps, asked),
       };
     },
   }),
 };
 
-/** `provider` is null for the sum of all providers. */
 const dayFrom = ({ at, key, counts }: StatLine) => ({ day: dayOf(at), provider: key, counts: shownOf(counts) });
 
 const shownOf = (counts: StatLine['counts']): Record<(typeof shown)[number], number> =>
@@ -154,24 +201,6 @@ async function reported<By extends string, Sum extends string>(
     Record<Sum, number>)[];
 }
 
-/** Mail in the name of a domain that came from one address on one day, as receivers saw it. */
-const dmarcReports = {
-  table: 'dmarc_rows',
-  by: ['domain', 'source_ip', 'org', 'dkim', 'spf', 'disposition'],
-  sum: 'count',
-} as const;
-
-/** Connections of one organization to us with the same result: empty for success, or the failure of RFC 8460 section 4.3. */
-const tlsReports = { table: 'tls_report_rows', by: ['domain', 'org', 'policy', 'result'], sum: 'sessions' } as const;
-
-interface Moment {
-  at: string;
-  kind: 'listed' | 'unlisted' | 'blocked' | 'changed';
-  what: string;
-  /** The person who did it; null if it was not one of ours. */
-  by: string | null;
-}
-
 /** The most moments of a kind. */
 const MOST = 200;
 
@@ -179,7 +208,7 @@ const MOST = 200;
 async function readMoments(
   { db }: StoreDeps,
   { accountId, since, server }: { accountId: string; since: number; server: boolean },
-): Promise<{ moments: Moment[]; block_lists: { ip: string; list: string; state: string; at: string }[] }> {
+) {
   const [{ listings, checks }, blocks, changed, ours] = await Promise.all([
     readListings(db, since),
     server ? db.reader<LimitRow>('limits').where('kind', 'block_list').where('since', '>=', since).limit(MOST) : [],

@@ -1,16 +1,18 @@
 /** Operations on accounts, their audit log and their suppressions. */
 import { z } from 'zod';
 import { addAccount, changeAccount, findAccount, listAccounts } from '../../accounts/account-store.ts';
-import { Problem } from '../../base/problem.ts';
+import { invalid, notFound } from '../../base/problem.ts';
 import { rfc3339 } from '../../base/rfc3339.ts';
 import type { Config } from '../../config/schema.ts';
 import { type AccountRow, suppressionReasons } from '../../storage/tables.ts';
 import type { Act } from '../../operations/act.ts';
 import { type StoreDeps, storeRoute } from '../server-route.ts';
 import { findAuditEntry, pageOfParts, type AuditOf } from '../../accounts/audit-list.ts';
-import { auditDetails, auditRecord } from '../../api/audit-list.ts';
-import { LONGEST_NOTE } from '../../suppressions/suppression-store.ts';
-import { addImported, ENTRIES_AT_ONCE, type AddedRecord } from '../../suppressions/suppression-csv.ts';
+import { AuditEntry, AuditEntryDetails, auditDetails, auditRecord } from '../../api/audit-list.ts';
+import { each, flag, many, maybe, ofKind, text, time, whole } from '../../api/record-schema.ts';
+import { Suppression } from '../../api/suppressions.ts';
+import { LONGEST_NOTE, type SuppressionRecord } from '../../suppressions/suppression-store.ts';
+import { addImported, ENTRIES_AT_ONCE } from '../../suppressions/suppression-csv.ts';
 
 /** Name or id of an account; if none is given, the account `default` is used. */
 export const accountArgument = z.string().min(1).max(200).optional();
@@ -23,17 +25,32 @@ const planArgument = z.string().min(1).max(100);
 
 const exact = z.string().max(200).optional();
 
-const text = z.string().max(1000);
+const written = z.string().max(1000);
 const entry = z.strictObject({
-  email: text,
+  email: written,
   reason: z.enum(suppressionReasons).optional(),
   note: z.string().max(LONGEST_NOTE).nullable().optional(),
-  stream: text.nullable().optional(),
+  stream: written.nullable().optional(),
   expires_at: z.iso.datetime({ offset: true }).nullable().optional(),
 });
 
+const Account = ofKind('account', {
+  ...each(text(), 'id', 'name', 'plan'),
+  paused: flag(),
+  created_at: time(),
+});
+type Account = z.infer<typeof Account>;
+
+// The schemas of the API are made from the columns, whose types they forget.
+const Entry = AuditEntry as z.ZodType as z.ZodType<ReturnType<typeof auditRecord>>;
+const EntryDetails = AuditEntryDetails.extend({ account_id: maybe() }) as z.ZodType as z.ZodType<
+  ReturnType<typeof auditDetails> & { account_id: string | null }
+>;
+const Suppressed = Suppression as z.ZodType as z.ZodType<SuppressionRecord>;
+
 export const accountOperations = {
   'accounts.add': storeRoute({
+    answer: Account,
     act: { says: 'added the account {name}', type: 'account', named: 'name', keeps: ['name', 'plan'] },
     body: z.strictObject({ name: z.string().max(1000), plan: planArgument.optional() }),
     async run(deps, { name, plan = USUAL_PLAN }, act) {
@@ -45,9 +62,11 @@ export const accountOperations = {
     },
   }),
   'accounts.list': storeRoute({
+    answer: z.object({ data: many(Account) }),
     run: async (deps) => ({ data: (await listAccounts(deps)).map(toAccountRecord) }),
   }),
   'accounts.plan': storeRoute({
+    answer: Account,
     act: { says: 'gave the account {name} the plan {plan}', type: 'account', named: 'name', keeps: ['plan'] },
     body: z.strictObject({ account: z.string().min(1).max(200), plan: planArgument }),
     async run(deps, { account, plan }, act) {
@@ -59,6 +78,7 @@ export const accountOperations = {
   }),
   /** Refuses new mail of a paused account, and holds its waiting mail. */
   'accounts.pause': storeRoute({
+    answer: Account,
     act: { says: 'set whether the account {name} is paused', type: 'account', named: 'name', keeps: ['paused'] },
     body: z.strictObject({ account: z.string().min(1).max(200), paused: z.boolean() }),
     async run(deps, { account, paused }, act) {
@@ -72,6 +92,12 @@ export const accountOperations = {
    * and the server itself; with `account` both, in one list. `strangers`: uses of keys that are not known, and how many were only counted.
    */
   'audit.list': storeRoute({
+    answer: z.object({
+      data: many(Entry),
+      has_more: flag(),
+      ...each(maybe(), 'next_cursor', 'previous_cursor'),
+      not_kept: whole('Uses of unknown keys that were only counted.').optional(),
+    }),
     body: z.strictObject({
       account: accountArgument,
       server: z.boolean().optional(),
@@ -114,15 +140,24 @@ export const accountOperations = {
     },
   }),
   'audit.show': storeRoute({
+    answer: EntryDetails,
     body: z.strictObject({ id: z.string().max(100) }),
     async run({ db }, { id }) {
       const found = await findAuditEntry({ db }, id);
-      if (found === null) throw new Problem('not_found', `there is no entry ${JSON.stringify(id)}`, { field: 'id' });
+      if (found === null) throw notFound('id', `there is no entry ${JSON.stringify(id)}`);
       return { ...auditDetails(found), account_id: found.row.account_id };
     },
   }),
   /** Adds the valid entries, and returns the reason for each other one. */
   'suppressions.import': storeRoute({
+    answer: z.object({
+      data: many(
+        z.union([
+          z.object({ result: z.enum(['created', 'existing']), entry: Suppressed }),
+          z.object({ result: z.literal('rejected'), ...each(text(), 'email', 'why') }),
+        ]),
+      ),
+    }),
     act: {
       says: 'put {object} on the suppression list',
       type: 'suppression',
@@ -131,7 +166,7 @@ export const accountOperations = {
     },
     scope: 'suppression',
     body: z.strictObject({ account: accountArgument, entries: z.array(entry).min(1).max(ENTRIES_AT_ONCE) }),
-    async run(deps, { account, entries }, act): Promise<{ data: AddedRecord[] }> {
+    async run(deps, { account, entries }, act) {
       const { id: accountId } = await accountNamed(deps, account);
       act.concerns(accountId);
       const given = entries.map(({ email, reason = 'manual', note = null, stream = null, expires_at: end = null }) => ({
@@ -146,7 +181,7 @@ export const accountOperations = {
   }),
 };
 
-function changed(act: Act, before: AccountRow, after: AccountRow): AccountRecord {
+function changed(act: Act, before: AccountRow, after: AccountRow): Account {
   act.on({ before: toAccountRecord(before), after: toAccountRecord(after) });
   return toAccountRecord(after);
 }
@@ -155,22 +190,16 @@ function changed(act: Act, before: AccountRow, after: AccountRow): AccountRecord
 export async function accountNamed(deps: Pick<StoreDeps, 'db'>, nameOrId = DEFAULT_ACCOUNT): Promise<AccountRow> {
   const row = await findAccount(deps, nameOrId);
   if (row === null)
-    throw new Problem('not_found', `there is no account ${JSON.stringify(nameOrId)}: see \`posthorn accounts list\``, {
-      field: 'account',
-    });
+    throw notFound('account', `there is no account ${JSON.stringify(nameOrId)}: see \`posthorn accounts list\``);
   return row;
 }
 
 function checkPlan({ plans }: Pick<Config, 'plans'>, plan: string): void {
   if (Object.hasOwn(plans, plan)) return;
   const known = Object.keys(plans).join(', ');
-  throw new Problem('invalid_field', `there is no plan ${JSON.stringify(plan)}; the plans are ${known}`, {
-    field: 'plan',
-  });
+  throw invalid('plan', `there is no plan ${JSON.stringify(plan)}; the plans are ${known}`);
 }
 
-type AccountRecord = ReturnType<typeof toAccountRecord>;
-
-function toAccountRecord({ id, name, plan, paused, created_at }: AccountRow) {
-  return { object: 'account' as const, id, name, plan, paused: paused === 1, created_at: rfc3339(created_at) };
+function toAccountRecord({ id, name, plan, paused, created_at }: AccountRow): Account {
+  return { object: 'account', id, name, plan, paused: paused === 1, created_at: rfc3339(created_at) };
 }

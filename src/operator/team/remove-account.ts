@@ -1,14 +1,15 @@
 /** Ends a customer: mail that waits is canceled, keys end, and all rows of the account are removed. What is interrupted goes on when it is asked again. */
 import { z } from 'zod';
+import { each, many, ofKind, text, whole } from '../../api/record-schema.ts';
 import { operatorCaller } from '../../api/inside.ts';
-import { Problem } from '../../base/problem.ts';
+import { Problem, notFound } from '../../base/problem.ts';
 import { pluralize } from '../../base/pluralize.ts';
 import { OWN_ACCOUNT, changeAccount, findAccount } from '../../accounts/account-store.ts';
 import { eraseReceivedFrom } from '../../messages/received/received-store.ts';
 import { oldMessages } from '../../messages/store/purge.ts';
 import { keyOf } from '../../messages/limits/limit.ts';
 import type { Act } from '../../operations/act.ts';
-import { type OperatorDeps, serverRoute, type DryRun } from '../server-route.ts';
+import { type OperatorDeps, serverRoute } from '../server-route.ts';
 import { mailOf, changeWaiting, countWaiting } from '../selector.ts';
 import { accountNamed, accountArgument } from './accounts.ts';
 import type { Committer } from '../../storage/commit.ts';
@@ -35,6 +36,10 @@ export const removalOperations = {
       named: 'name',
       keeps: ['id', 'name', 'plan', 'canceled', 'messages', ...ends.map(({ name }) => name)],
     },
+    answer: ofKind('removed_account', {
+      ...each(text(), 'id', 'name'),
+      ...each(whole(), 'canceled', 'messages', ...ends.map(({ name }) => name)),
+    }),
     /** `exported`: its data has been handed over, or is not needed. */
     body: z.strictObject({ account: z.string().min(1).max(200), exported: z.literal(true).optional() }),
     dryRun: async (deps, { account }) => await wouldRemove(deps, await accountNamed(deps, account)),
@@ -62,6 +67,7 @@ export const removalOperations = {
       named: null,
       keeps: ['accounts', 'recipients'],
     },
+    answer: ofKind('erasure', { accounts: many(text()), recipients: whole() }),
     body: z.strictObject({ email: z.string().min(1).max(1000), account: accountArgument }),
     async dryRun(deps, { email, account }) {
       const owners = await ownersOf(deps, email, account);
@@ -74,12 +80,7 @@ export const removalOperations = {
       for (const { id } of owners) {
         const row = await findAccount(deps, id);
         if (row === null) continue;
-        const asking = {
-          caller: operatorCaller(row),
-          ip: null,
-          userAgent: act.acting.user_agent,
-          whenOver: () => undefined,
-        };
+        const asking = { caller: operatorCaller(row), userAgent: act.acting.user_agent };
         await deps.inside.ask(asking, 'deleteRecipient', { params: { email } });
       }
       const recipients = owners.reduce((sum, one) => sum + one.recipients, 0);
@@ -103,7 +104,7 @@ const idsOf = async ({ db }: OperatorDeps, { table, live }: (typeof ends)[number
     .where({ account_id: accountId, ...live })
     .select<{ id: string }[]>('id');
 
-async function wouldRemove(deps: OperatorDeps, account: AccountRow): Promise<DryRun> {
+async function wouldRemove(deps: OperatorDeps, account: AccountRow) {
   refuseOwn(account);
   const { id, name } = account;
   const waiting = await countWaiting(deps, await mailOf(deps, { account: id }, 0));
@@ -124,8 +125,8 @@ async function removeAccount(deps: OperatorDeps, account: AccountRow, act: Act) 
   const { id } = account;
   const { limits, inside } = deps;
   await changeAccount(deps, id, { paused: true });
-  const counts: Record<string, number> = {};
-  const asking = { caller: operatorCaller(account), ip: null, userAgent: null, whenOver: () => undefined };
+  const counts = { keys: 0, webhooks: 0, domains: 0 };
+  const asking = { caller: operatorCaller(account) };
   const end = async (one: (typeof ends)[number]): Promise<void> => {
     const rows = await idsOf(deps, one, id);
     for (const row of rows) await inside.ask(asking, one.operation, { params: { id: row.id } });
@@ -238,6 +239,6 @@ async function ownersOf({ db }: OperatorDeps, email: string, account: string | u
           [addressKey(parsed.mailbox.address), addressKey(parsed.mailbox.address)],
         );
   const found = rows.filter(({ id }) => only === null || id === only);
-  if (found.length === 0) throw new Problem('not_found', 'Nothing was sent to this address.', { field: 'email' });
+  if (found.length === 0) throw notFound('email', 'Nothing was sent to this address.');
   return found;
 }

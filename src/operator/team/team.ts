@@ -1,9 +1,10 @@
 /** Operations on the team: who signs in to the dashboard, with which role, and the links by which they set their password. */
 import { z } from 'zod';
 import { listAccounts } from '../../accounts/account-store.ts';
-import { Problem } from '../../base/problem.ts';
+import { Problem, missing, notFound } from '../../base/problem.ts';
 import { rfc3339 } from '../../base/rfc3339.ts';
 import { HOUR_MS } from '../../base/time.ts';
+import { each, flag, many, maybe, maybeTime, ofKind, text, time } from '../../api/record-schema.ts';
 import { roleNames } from '../../keys/roles.ts';
 import {
   addMember,
@@ -17,7 +18,7 @@ import {
 import { INVITATION_MS, linksOf, makeSetUpLink } from '../../members/setup-link.ts';
 import { recipientsOf } from '../../messages/store/message-store.ts';
 import type { Act } from '../../operations/act.ts';
-import type { AccountRow, MemberRow, SetUpLinkRow } from '../../storage/tables.ts';
+import { deliveryStatuses, type AccountRow, type MemberRow, type SetUpLinkRow } from '../../storage/tables.ts';
 import { accountNamed } from './accounts.ts';
 import { type StoreDeps, storeRoute } from '../server-route.ts';
 import { notRunning } from '../../base/unavailable.ts';
@@ -31,10 +32,43 @@ const accountsArgument = z.array(z.string().min(1).max(200)).max(1000);
 /** Mails the link; otherwise it is returned, to be handed over. */
 const mailArgument = z.boolean().optional();
 
+const Member = ofKind('member', {
+  ...each(text(), 'id', 'email'),
+  role: z.enum(roleNames),
+  accounts: many(text()).describe('Names of those that the member sees; administrators see all, and have none here.'),
+  second_factor: flag(),
+  state: z.enum(['active', 'invited', 'expired']).describe('Someone who is invited has not set a password yet.'),
+  invitation: z
+    .object({
+      expires_at: time(),
+      mail: z.object({ message_id: text(), status: z.enum(deliveryStatuses), reply: maybe() }).nullable(),
+    })
+    .nullable(),
+  created_at: time(),
+  created_by: text(),
+  last_sign_in_at: maybeTime(),
+});
+type Member = z.infer<typeof Member>;
+
+const Link = ofKind('set_up_link', {
+  ...each(text(), 'member', 'email'),
+  url: maybe('Null if a mail carries it.'),
+  expires_at: time(),
+  not_mailed: maybe('Why no mail was sent although one was wanted.'),
+});
+export type LinkRecord = z.infer<typeof Link>;
+
+const AdminLink = ofKind('set_up_link', {
+  url: text(),
+  expires_at: time('Until then it is good once.'),
+  email: maybe('Null for the first administrator.'),
+});
+
 const words = { type: 'member', named: 'email', keeps: ['role', 'accounts'] } as const;
 
 export const teamOperations = {
   'team.list': storeRoute({
+    answer: z.object({ data: many(Member), cannot_mail: maybe('Why this server cannot mail an invitation.') }),
     async run(deps) {
       const able = await deps.invitations?.prepare([]);
       return { data: await teamOf(deps), cannot_mail: able?.kind === 'no' ? able.why : null };
@@ -42,6 +76,7 @@ export const teamOperations = {
   }),
   /** Adds a member and invites them: with `mail` by a mail if that is possible now, otherwise by a link that is returned. */
   'team.add': storeRoute({
+    answer: Link,
     act: { ...words, says: 'invited {email} to the team' },
     body: z.strictObject({
       email: emailArgument,
@@ -65,6 +100,7 @@ export const teamOperations = {
    * factor, which is only handed over. Earlier links of the member end.
    */
   'team.link': storeRoute({
+    answer: Link,
     act: { ...words, says: 'made a set-up link for {email}' },
     body: z.strictObject({ member: memberArgument, mail: mailArgument }),
     async run(deps, { member: name, mail }, act) {
@@ -78,6 +114,7 @@ export const teamOperations = {
     },
   }),
   'team.change': storeRoute({
+    answer: Member,
     act: { ...words, says: 'changed the role or the accounts of {email}' },
     body: z.strictObject({ member: memberArgument, role: roleArgument, accounts: accountsArgument.optional() }),
     async run(deps, { member: name, role, accounts }, act) {
@@ -93,6 +130,7 @@ export const teamOperations = {
   }),
   /** Removes a member with all sessions, or withdraws the invitation of one who never signed in. */
   'team.remove': storeRoute({
+    answer: Member,
     act: { ...words, says: 'removed {email} from the team' },
     body: z.strictObject({ member: memberArgument }),
     async run(deps, { member: name }, act) {
@@ -105,6 +143,7 @@ export const teamOperations = {
   }),
   /** Adds an administrator, who sets a password through the link. */
   'admin.create': storeRoute({
+    answer: AdminLink,
     act: { says: 'added the administrator {email}', type: 'member', named: 'email' },
     body: z.strictObject({ email: emailArgument }),
     async run(deps, { email }, act) {
@@ -121,6 +160,7 @@ export const teamOperations = {
   }),
   /** Makes a link that sets a new password and removes the second factor. The old ones work until it is used. */
   'admin.reset': storeRoute({
+    answer: AdminLink,
     act: { says: 'made a link that resets the sign-in of {email}', type: 'member', named: 'email' },
     body: z.strictObject({ email: emailArgument.optional() }),
     async run(deps, { email }, act) {
@@ -147,7 +187,7 @@ const accountsNamed = (deps: StoreDeps, names: readonly string[]): Promise<Accou
 
 async function memberNamed(deps: StoreDeps, name: string): Promise<MemberRow> {
   const member = (await findMember(deps, name)) ?? (await findMemberByEmail(deps, name));
-  if (member === null) throw new Problem('not_found', 'There is no such member.', { field: 'member' });
+  if (member === null) throw notFound('member', 'There is no such member.');
   return member;
 }
 
@@ -177,22 +217,18 @@ async function refuseTooMany({ db, clock }: StoreDeps): Promise<void> {
   );
 }
 
-export type LinkRecord = ReturnType<typeof handedOver>;
-
-/** The link itself is in the record only if no mail carries it. */
 function handedOver(
   { config }: StoreDeps,
   { id, email }: MemberRow,
   { token, expiresAt }: { token: string; expiresAt: number },
   why: string | null,
-) {
+): LinkRecord {
   return {
-    object: 'set_up_link' as const,
+    object: 'set_up_link',
     member: id,
     email,
-    url: linkUrl(config, token) as string | null,
+    url: linkUrl(config, token),
     expires_at: rfc3339(expiresAt),
-    /** Why no mail was sent although one was wanted. */
     not_mailed: why,
   };
 }
@@ -229,16 +265,14 @@ async function inviteFor(
   return { ...handedOver(deps, member, link, null), url: null };
 }
 
-/** `accounts` are the names of those that the member sees; administrators see all, and have none there. */
-async function teamOf(deps: StoreDeps) {
+async function teamOf(deps: StoreDeps): Promise<Member[]> {
   const [members, accounts, links] = await Promise.all([listMembers(deps), listAccounts(deps), linksOf(deps)]);
   return await Promise.all(
-    members.map(async (member) => {
+    members.map(async (member): Promise<Member> => {
       const link = links.find(({ member_id }) => member_id === member.id) ?? null;
-      // One who is invited has not set a password yet, and still can; with an expired invitation no more.
       const state = member.password_hash !== null ? 'active' : link === null ? 'expired' : 'invited';
       return {
-        object: 'member' as const,
+        object: 'member',
         id: member.id,
         email: member.email,
         role: member.role,
@@ -265,7 +299,7 @@ async function invitationOf({ db }: StoreDeps, link: SetUpLinkRow) {
 
 async function recordOf(deps: StoreDeps, id: string) {
   const record = (await teamOf(deps)).find((one) => one.id === id);
-  if (record === undefined) throw new Problem('not_found', 'There is no such member.', { field: 'member' });
+  if (record === undefined) throw notFound('member', 'There is no such member.');
   return record;
 }
 
@@ -278,15 +312,14 @@ async function memberToReset(deps: StoreDeps, email: string | undefined): Promis
   if (email !== undefined) {
     const member = await findMemberByEmail(deps, email);
     if (member !== null) return member;
-    throw new Problem('not_found', `there is no member ${JSON.stringify(email)}`, { field: 'email' });
+    throw notFound('email', `there is no member ${JSON.stringify(email)}`);
   }
   const admins = await listAdmins(deps);
   if (admins.length <= 1) return admins[0] ?? null;
   const names = admins.map((admin) => admin.email).join(', ');
-  throw new Problem('missing_field', `say which administrator: ${names}`, { field: 'email' });
+  throw missing('email', `say which administrator: ${names}`);
 }
 
-/** Makes a link that is good once, until `expires_at`; `email` is null for the first administrator. */
 async function linkFor(deps: StoreDeps, member: MemberRow | null) {
   const { token, expiresAt } = await makeSetUpLink(deps, member?.id ?? null);
   const url = `${dashboardUrl(deps.config)}/setup/${token}`;

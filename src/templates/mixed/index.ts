@@ -17,6 +17,8 @@ export interface Compiled {
   readonly source: string;
   /** Names read from the data, in order of first appearance; those within `{{#each}}` and `{{#with}}` may be members of the values there. */
   readonly variables: readonly string[];
+  /** The paths behind the names, such as `order.number` and `items[].price`, of each item of a list. */
+  readonly paths: readonly string[];
   readonly nodes: readonly Node[];
 }
 
@@ -44,7 +46,7 @@ export function compile(source: string, part: Part, limit?: TimeLimit): Compilat
       throw failed(`the source is larger than ${String(MOST_SOURCE)} bytes`);
     refuseMergeTags(source);
     const nodes = parse(source, timeLimiter(limit));
-    return { ok: true, template: { part, source, nodes, variables: variablesOf(nodes) } };
+    return { ok: true, template: { part, source, nodes, ...readsOf(nodes) } };
   } catch (error) {
     return { ok: false, faults: [faultOf(source, error)], slow: error instanceof TooSlow };
   }
@@ -81,27 +83,88 @@ function faultOf(source: string, error: unknown): TemplateFault {
   throw error;
 }
 
-/** Returns the names of the data that a template reads, without names that it sets itself. */
-function variablesOf(nodes: readonly Node[]): string[] {
+/** Bounds of the paths: a source may have very many long ones. */
+const MOST_PATHS = 200;
+const LONGEST_PATH = 200;
+
+/** The paths of the contexts that a block is in, innermost last, and those of the names of its items; null for what is not of the data. */
+interface Scope {
+  contexts: readonly (string | null)[];
+  names: ReadonlyMap<string, string | null>;
+}
+
+/** Returns the names of the data that a template reads, without names that it sets itself, and the paths behind them. */
+function readsOf(nodes: readonly Node[]): Pick<Compiled, 'variables' | 'paths'> {
   const found = new Set<string>();
+  const paths = new Set<string>();
   const ownNames = new Set<string>(['forloop', 'tablerowloop']);
-  const look = (expression: Expression): void => {
-    if (expression.kind === 'path' && expression.orNow !== true) path(expression.path);
-    childrenOf(expression).forEach(look);
+  const see = (path: string | null): void => {
+    if (path !== null && path !== '' && paths.size < MOST_PATHS) paths.add(path);
   };
-  const path = ({ base, name, steps }: Path): void => {
+  const pathOf = ({ base, up, name, steps }: Path, { contexts, names }: Scope): string | null => {
+    const named = (): string | null => (ownNames.has(name) ? null : joined(contexts.at(-1) ?? null, name));
+    const begin = {
+      name: names.get(name) ?? named(),
+      this: contexts.at(-1 - up) ?? null,
+      root: '',
+      data: null,
+      named: null,
+    };
+    return steps.reduce<string | null>(
+      (path, step) => (typeof step === 'string' ? joined(path, step) : path),
+      begin[base],
+    );
+  };
+  const look = (expression: Expression, scope: Scope): string | null => {
+    const [value] = childrenOf(expression).map((child) => look(child, scope));
+    if (expression.kind === 'filtered') return value ?? null;
+    if (expression.kind !== 'path' || expression.orNow === true) return null;
+    const { base, name, steps } = expression.path;
     if (base === 'name' && !ownNames.has(name)) found.add(name);
     const [first] = steps;
     if (base === 'root' && typeof first === 'string') found.add(first);
+    const path = pathOf(expression.path, scope);
+    see(path);
+    return path;
   };
-  const walk = (list: readonly Node[]): void => {
-    for (const part of list.flatMap(partsOf))
-      if (typeof part === 'string') ownNames.add(part);
-      else if ('kind' in part) look(part);
-      else walk(part);
+  const walk = (list: readonly Node[], scope: Scope): void => {
+    for (const node of list) {
+      let within = scope;
+      for (const part of partsOf(node))
+        if (typeof part === 'string') ownNames.add(part);
+        else if ('kind' in part) {
+          const path = look(part, scope);
+          if (node.kind === 'each' || node.kind === 'for') see(itemOf(path));
+          within = scopeWithin(node, path, scope);
+        } else walk(part, within);
+    }
   };
-  walk(nodes);
-  return [...found];
+  walk(nodes, { contexts: [''], names: new Map() });
+  return { variables: [...found], paths: [...paths] };
+}
+
+const joined = (path: string | null, name: string): string | null =>
+  path === null || path.length + name.length > LONGEST_PATH ? null : path === '' ? name : `${path}.${name}`;
+
+const itemOf = (path: string | null): string | null => (path === null ? null : `${path}[]`);
+
+function scopeWithin(node: Node, path: string | null, { contexts, names }: Scope): Scope {
+  switch (node.kind) {
+    case 'for':
+      return { contexts, names: new Map(names).set(node.name, itemOf(path)) };
+    case 'each':
+    case 'section':
+    case 'with': {
+      const entered = node.kind === 'with' ? path : itemOf(path);
+      const [param] = node.params;
+      return {
+        contexts: [...contexts, entered],
+        names: param === undefined ? names : new Map(names).set(param, entered),
+      };
+    }
+    default:
+      return { contexts, names };
+  }
 }
 
 const MERGE_TAG = /\*\|([A-Za-z][A-Za-z0-9_]*)(:[^|\r\n]{0,200})?\|\*/;

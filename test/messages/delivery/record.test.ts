@@ -97,7 +97,7 @@ describe('messages/record', () => {
     );
   });
 
-  it('counts by the source that mail left from: tries, ends, and what comes back later', async () => {
+  it('counts by the source that mail left from: tries, ends, and what comes back later: what bounces then was not delivered', async () => {
     const bySource = () =>
       temp.db.prepared.all<Record<string, unknown>>(
         "SELECT tag, sum(sent) AS tries, sum(delivered) AS delivered, sum(deferred) AS deferred, sum(bounced) AS bounced, sum(complained) AS complained, sum(opened) AS opened FROM event_counts WHERE span = 'source_day' GROUP BY tag ORDER BY tag",
@@ -132,7 +132,7 @@ describe('messages/record', () => {
     await record(two, bounceMail);
     assert.deepEqual(await bySource(), [
       { tag: 'out1', tries: 2, delivered: 1, deferred: 1, bounced: 0, complained: 1, opened: 0 },
-      { tag: 'out2', tries: 1, delivered: 1, deferred: 0, bounced: 1, complained: 0, opened: 0 },
+      { tag: 'out2', tries: 1, delivered: 0, deferred: 0, bounced: 1, complained: 0, opened: 0 },
     ]);
   });
 

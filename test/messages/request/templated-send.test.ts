@@ -69,7 +69,9 @@ describe('messages/templated-send', () => {
       this.calls++;
       clock.advance(ms);
       const output = 'x'.repeat(characters);
-      return Promise.resolve(parts.map(({ name }): PartResult => ({ name, ok: true, output, variables: [] })));
+      return Promise.resolve(
+        parts.map(({ name }): PartResult => ({ name, ok: true, output, variables: [], paths: [] })),
+      );
     },
     read: () => Promise.reject(new Error('nothing is only read here')),
     close: () => Promise.resolve(),

@@ -7,15 +7,9 @@ import type { SettingsState } from '../../../src/config/settings-state.ts';
 import { readSettings } from '../../../src/config/load.ts';
 import { toDomainRecord, type DomainWithKeys } from '../../../src/domains/domain-record.ts';
 import { addDomain, findDomain } from '../../../src/domains/domain-store.ts';
-import { examine, checkNames } from '../../../src/operator/doctor/doctor.ts';
+import { examine, checkNames, type Finding } from '../../../src/operator/doctor/doctor.ts';
 import type { MailPortState } from '../../../src/inbound/mail-port.ts';
-import {
-  type Finding,
-  type Greeting,
-  type Probes,
-  type RelayAnswer,
-  createMachine,
-} from '../../../src/operator/doctor/probes.ts';
+import { type Greeting, type Probes, type RelayAnswer, createMachine } from '../../../src/operator/doctor/probes.ts';
 import type { BackupState } from '../../../src/backup/folder.ts';
 import { storeProbes } from '../../../src/operator/doctor/store.ts';
 import { FakeResolver } from '../../support/fakes/fake-resolver.ts';

@@ -6,14 +6,15 @@ import assert from 'node:assert/strict';
 import { copyFileSync, existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
+import type { Why } from '../../../src/client/types.ts';
 import { startApp, type App } from '../../../src/app.ts';
 import type { Log } from '../../../src/base/log.ts';
 import type { Timer } from '../../../src/base/clock.ts';
 import type { Config } from '../../../src/config/schema.ts';
 import { readSettings } from '../../../src/config/load.ts';
 import { reachOperator, type Operator } from '../../../src/operator/door/operator.ts';
-import type { ResultOf } from '../../../src/operator/routes.ts';
 import type { DeliveryRow } from '../../../src/storage/tables.ts';
+import { answered } from './answered.ts';
 import { contractOf, type Contract } from './contract.ts';
 import { FakeClock } from '../fakes/fake-clock.ts';
 import {
@@ -162,7 +163,7 @@ export interface TestApp {
   /** Resolves when no delivery is claimed and none that may be tried is due. */
   settled(): Promise<void>;
   /** Returns why the message's first recipient waits. */
-  why(id: string): Promise<ResultOf<'messages.why'>['recipients'][number]>;
+  why(id: string): Promise<Why['recipients'][number]>;
   /** Resolves when the message's delivery is marked as held. */
   held(id: string): Promise<DeliveryRow>;
   /** Checks that the books balance. */
@@ -280,7 +281,7 @@ export async function startTestApp(options: TestAppOptions = {}): Promise<TestAp
     clock,
     resolver,
     logged,
-    operator,
+    operator: { ...operator, call: async (name, body) => answered(name, await operator.call(name, body)) },
     key,
     keyId,
     request,
@@ -310,7 +311,7 @@ export async function startTestApp(options: TestAppOptions = {}): Promise<TestAp
     follow: (more) => followEvents(request, more),
     settled: () => settled(app, clock),
     async why(id) {
-      const [first] = (await operator.call('messages.why', { id })).recipients;
+      const [first] = (await operator.ask<Why>('explainMessage', { params: { id } })).recipients;
       return first ?? assert.fail(`${id} has no recipient`);
     },
     async held(id) {

@@ -633,6 +633,34 @@ describe('templates/mixed', () => {
     assert.deepEqual(compiled.ok && compiled.template.variables, ['a', 'list', 'y', 'w', 'v']);
   });
 
+  for (const [source, ...paths] of [
+    ['{{a.b}}{{@root.w}}{{#if (eq v 1)}}{{/if}}', 'a.b', 'w', 'v'],
+    [
+      '{{#each items}}{{name}}{{this.price}}{{../total}}{{/each}}',
+      'items',
+      'items[]',
+      'items[].name',
+      'items[].price',
+      'total',
+    ],
+    ['{{#each items as |one|}}{{one.name}}{{/each}}', 'items', 'items[]', 'items[].name'],
+    ['{% for x in a.list %}{{ x.name | upcase }}{{ y }}{% endfor %}', 'a.list', 'a.list[]', 'a.list[].name', 'y'],
+    ['{% for x in xs %}{% for y in x.ys %}{{ y }}{% endfor %}{% endfor %}', 'xs', 'xs[]', 'xs[].ys', 'xs[].ys[]'],
+    ['{{#with a}}{{b}}{{/with}}{{#c}}{{d}}{{/c}}', 'a', 'a.b', 'c', 'c[].d'],
+    ['{% assign z = q.r %}{{ z.t }}{% for n in (1..3) %}{{ n }}{% endfor %}', 'q.r'],
+  ] as const)
+    it(`knows what ${source} reads`, () => {
+      const compiled = compile(source, 'html');
+      assert.deepEqual(compiled.ok && compiled.template.paths, paths);
+    });
+
+  it('names a bounded number of paths, of a bounded length', () => {
+    const source = '{{#each list}}'.repeat(30) + Array.from({ length: 500 }, (_, n) => `{{name${String(n)}}}`).join('');
+    const compiled = compile(source + '{{/each}}'.repeat(30), 'html');
+    assert.ok(compiled.ok);
+    assert.ok(compiled.template.paths.length <= 200 && compiled.template.paths.every((path) => path.length < 300));
+  });
+
   it('never evaluates data', () => {
     const evil = fc.constantFrom(
       '{{ secret }}',
