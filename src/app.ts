@@ -27,7 +27,7 @@ import { openAppContext, type AppContext, type Overrides, nodeSelf } from './app
 import { buildRunning, hasOwnPort, type Running } from './app/running.ts';
 import { version } from './version.ts';
 import { readBounceRules } from './config/data-file.ts';
-import { readLimitRules, rulesWith } from './config/limit-rules.ts';
+import { readLimitRules, withOwn } from './config/limit-rules.ts';
 import { createJudge } from './messages/delivery/classify.ts';
 import { isStorageTrouble } from './storage/commit.ts';
 import type { Log } from './base/log.ts';
@@ -211,7 +211,7 @@ export function reload(
   if ('level' in log) log.level = next.log.level;
   const { routes, bounceRules, shaping } = next.delivery;
   mta.reroute(routes);
-  if (changes.applied.includes('delivery.shaping')) mta.reshape(rulesWith(limitRules, shaping));
+  if (changes.applied.includes('delivery.shaping')) mta.reshape(withOwn(limitRules.rules, shaping));
   // Settings that need a restart stay as they are, and are reported again by each reload until then.
   live.config = {
     ...live.config,

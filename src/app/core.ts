@@ -7,8 +7,10 @@ import { createLog, type Log, type RootLog } from '../base/log.ts';
 import { MINUTE_MS } from '../base/time.ts';
 import type { BounceRule } from '../config/bounce-rule.ts';
 import { readBounceRules, readScanners } from '../config/data-file.ts';
+import { mailRulesOf } from '../config/limit-rules.ts';
 import type { Config } from '../config/schema.ts';
 import { digestsOf } from '../config/shared-settings.ts';
+import type { RetryRule } from '../messages/delivery/retry.ts';
 import { createJudge, type Judge } from '../messages/delivery/classify.ts';
 import type { DueHint } from '../messages/delivery/due-hint.ts';
 import { recordWork, createRecorder, type Recorder } from '../messages/delivery/record.ts';
@@ -86,6 +88,8 @@ async function openCore(config: Config, overrides: Overrides) {
   const db = await openStorage(config, log, keyring, fatal);
   await ensureDefaultAccount({ db, clock });
   const nodes = db.nodes ?? loneNode(await beginEpoch(db.commit), { ...nodeSelf(config, keyring), since: clock.now() });
+  const { maxAge } = config.delivery;
+  const retry: RetryRule = { maxAge, schedule: config.delivery.retry.schedule, rules: mailRulesOf(config.delivery) };
   const wantsMetrics = config.metrics.port !== null || config.metrics.token !== null;
   const meters = wantsMetrics ? createMeters({ clock: systemClock }) : null;
   return {
@@ -99,7 +103,8 @@ async function openCore(config: Config, overrides: Overrides) {
     botOf,
     /** The settings of a plan by its name, or null if there is none (any more). */
     planOf: (plan: string): Config['plans'][string] | null => live.config.plans[plan] ?? null,
-    notices: { hostname: config.smtp.hostname, retry: { maxAge: config.delivery.maxAge } },
+    retry,
+    notices: { hostname: config.smtp.hostname, retry },
     fatal,
     keyring,
     db,

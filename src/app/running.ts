@@ -36,8 +36,8 @@ import { accountNotices, disabledNotice, domainNotice } from './notices.ts';
 import { apiDeps, buildInbound, buildOperator, buildRoutes } from './web.ts';
 import { createAccountPauses, OWN_ACCOUNT } from '../accounts/account-store.ts';
 import { readOperators } from '../config/data-file.ts';
-import { readLimitRules, rulesWith } from '../config/limit-rules.ts';
-import { createHolds, type Holds } from '../messages/delivery/holds.ts';
+import { readLimitRules, withOwn } from '../config/limit-rules.ts';
+import { createHolds, type Hold, type Holds } from '../messages/delivery/holds.ts';
 import { LimitBook } from '../messages/limits/book.ts';
 import { withDane } from '../mta/dns/dane.ts';
 import { findMailHosts, findRelay } from '../mta/dns/mx.ts';
@@ -45,7 +45,7 @@ import { createStsFetch, createStsPolicies } from '../mta/dns/sts.ts';
 import { Mta } from '../mta/mta.ts';
 import { Sites } from '../mta/sites/sites.ts';
 import { createLocalAddresses, type LocalAddresses } from '../mta/sources/local-addresses.ts';
-import { isUsable, Sources, type SourcesDeps, WarmUp } from '../mta/sources/sources.ts';
+import { isUsable, Sources, type SourcesDeps } from '../mta/sources/sources.ts';
 import { isOpenAt, type OpenPort } from '../net/own-addresses.ts';
 import { absentSources } from '../operator/setup-warnings.ts';
 import { DEFAULT_POOL } from '../storage/tables.ts';
@@ -151,7 +151,6 @@ function buildAccept(context: AppContext): AcceptDeps {
     hasRoom: () => disk.hasRoom(),
     intake: createGate({ most: MOST_ACCEPTED_AT_ONCE, waiting: MOST_WAITING_TO_BE_ACCEPTED }),
     takeQuota: (accountId, plan, mails) => quotas.take(accountId, planOf(plan) ?? NO_QUOTA, mails),
-    retry: { maxAge: config.delivery.maxAge },
     simulatorDomain: config.simulator.domain,
   };
 }
@@ -276,7 +275,8 @@ interface DeliveryEngine {
 
 /** `mailPorts` returns the ports on which this server listens for mail. */
 async function buildDeliveryEngine(context: AppContext, mailPorts: () => readonly OpenPort[]): Promise<DeliveryEngine> {
-  const { clock, db, streams, directory, notifiers } = context;
+  const { clock, db, streams, directory, notifiers, nodes, retry, config } = context;
+  const { delivery } = config;
   const limits = new LimitBook(
     {
       db,
@@ -285,13 +285,21 @@ async function buildDeliveryEngine(context: AppContext, mailPorts: () => readonl
       announce: () => notifiers.limits.notify(),
       changed: () => notifiers.holds.notify(),
     },
-    { node: db.engine === 'postgres' ? context.config.node.name : null },
+    {
+      node: db.engine === 'postgres' ? config.node.name : null,
+      nodes: () => Math.max(1, nodes.list().filter((one) => one.isDelivering && !one.isCommand).length),
+      rules: {
+        rules: retry.rules,
+        warming: new Map(delivery.sources.flatMap(({ name, warmUp }) => (warmUp === null ? [] : [[name, warmUp]]))),
+      },
+    },
   );
   await limits.load();
   const absent = await watchSources(context);
   const sources = buildSources(context, { limits, absent });
   const pauses = createAccountPauses({ db, clock });
-  const holds = createHolds({ clock, book: limits, pauses, streams, directory, poolHold: (by) => sources.holdOf(by) });
+  const engineHold = (by: string): Hold | null => sources.holdOf(by) ?? limits.counts.holdOf(by);
+  const holds = createHolds({ clock, book: limits, pauses, streams, directory, engineHold });
   return { mta: buildMta(context, { limits, sources, holds, mailPorts }), holds, limits };
 }
 
@@ -341,10 +349,10 @@ function buildMta(
       },
       lane: { initial: delivery.lane.initialConcurrency, max: delivery.lane.maxConcurrency },
       answers: rules.answers,
-      shaping: rulesWith(rules, delivery.shaping),
+      shaping: withOwn(rules.rules, delivery.shaping),
       maxConnections: delivery.maxConnections,
       localOf: (source) => localAddresses.of(source),
-      retry: { schedule: delivery.retry.schedule, maxAge: delivery.maxAge },
+      retry: context.retry,
       simulatorDomain: config.simulator.domain,
       ...(overrides.ca === undefined ? {} : { ca: overrides.ca }),
     },
@@ -434,16 +442,12 @@ async function watchSources({ config, clock, log, notifiers }: AppContext): Prom
 }
 
 function buildSources(
-  { config: { delivery, smtp, node }, db, clock, log }: AppContext,
+  { config: { delivery, smtp, node }, clock, log }: AppContext,
   { limits, absent }: Pick<SourcesDeps, 'absent'> & { limits: LimitBook },
 ): Sources {
-  const warming = new Map(
-    delivery.sources.flatMap(({ name, warmUp }) => (warmUp === null ? [] : [[name, warmUp] as const])),
-  );
-  const warmUp = new WarmUp({ db, clock, log }, warming);
   const settings = delivery.sources.map((one) => ({ ...one, ehlo: one.ehlo ?? smtp.hostname }));
   return new Sources(
-    { clock, log, limits, warmUp, absent },
+    { clock, log, limits, absent },
     {
       hostname: smtp.hostname,
       settings,

@@ -287,10 +287,11 @@ Exit codes: 0 installed, or there already; 65 the pair is not good; 66 no such f
   },
   {
     command: 'classify',
-    says: 'explain what an SMTP reply, or the diagnostic of a bounce mail, would mean here, by which rule, and which limit would follow',
+    says: 'explain what an SMTP reply, or the diagnostic of a bounce mail, would mean here, by which rule, which limit would follow, and which rules for mail hold',
     input: [
       { flag: '<reply>', says: 'the reply with its code, or - for one a line from standard input' },
       { flag: '--mx <host>', says: 'the mail host that said it' },
+      { flag: '--domain <domain>', says: 'the recipient domain: only the rules for mail that hold for it are shown' },
       { flag: '--phase <phase>', says: 'what it answered (default: as it says, else rcpt)', choices: phases },
     ],
     json: 'as JSON: one object, or one a line with -',

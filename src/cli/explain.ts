@@ -111,6 +111,7 @@ export type OpenExplainer = (
 interface ClassifyOptions {
   reply: string;
   mx?: string;
+  domain?: string;
   phase?: (typeof refusalPhases)[number];
   json?: true;
 }
@@ -133,17 +134,18 @@ type Classified = ReturnType<Awaited<ReturnType<typeof createClassifier>>>;
 /** Reads the rule files once. Throws ConfigError if one of them has a mistake. */
 async function createClassifier(
   { delivery }: Pick<Config, 'delivery'>,
-  { mx, phase }: ClassifyOptions,
+  { mx, domain, phase }: ClassifyOptions,
   openExplainer: OpenExplainer | undefined,
 ) {
   const { readBounceRules, readOperators } = await import('../config/data-file.ts');
-  const { readLimitRules, rulesWith } = await import('../config/limit-rules.ts');
+  const { mailRulesOf, readLimitRules, withOwn } = await import('../config/limit-rules.ts');
   const judge = createJudge(readBounceRules(delivery.bounceRules));
   const rules = readLimitRules();
   const explain = await openExplainer?.(
     rules.answers,
-    rulesWith(rules, delivery.shaping),
+    withOwn(rules.rules, delivery.shaping),
     readOperators(delivery.operatorsFile),
+    mailRulesOf(delivery),
   );
   return (reply: string) => {
     const refusal: Refusal = { ...readRefusal(reply, phase ?? null), mx: mx ?? null };
@@ -166,6 +168,12 @@ async function createClassifier(
         within,
         for: action === 'pause' ? ms : null,
       })),
+      /** The rules for mail that hold at the host and for the domain, if that is given; times are in ms. */
+      limits: (taught?.limits ?? [])
+        .filter(({ match }) => domain === undefined || match.domain === undefined || match.domain === domain)
+        .map(({ name, match, each, perHour = null, perDay = null, retry = null, maxAge = null }) => ({
+          ...{ name, match, each, per_hour: perHour, per_day: perDay, retry, max_age: maxAge },
+        })),
     };
   };
 }
@@ -194,10 +202,24 @@ const linesOf = (one: Classified): string[] =>
     ['about', one.about],
     ['limit', one.limit === null ? null : limitLine(one.limit)],
     ...one.shaping.map((rule) => ['shaping', shapingLine(rule)] as const),
+    ...one.limits.map((rule) => ['mail', mailLine(rule)] as const),
   ]);
 
 const limitLine = (limit: NonNullable<Classified['limit']>): string =>
   `closed after ${String(limit.after)} in a row, for ${limit.for.map(writeDuration).join(', ')}`;
+
+/** Says a rule for mail: which mail, how much of it may go, and how long it is tried. */
+function mailLine({ name, match, each, ...rule }: Classified['limits'][number]): string {
+  const of = Object.entries(match).map(([what, which]) => `${what} ${which}`);
+  const said = [
+    ...(rule.per_hour === null ? [] : [`${String(rule.per_hour)} an hour`]),
+    ...(rule.per_day === null ? [] : [`${String(rule.per_day)} a day`]),
+    ...(each.length === 0 ? [] : [`for each ${each.join(' and ')}`]),
+    ...(rule.retry === null ? [] : [`tried again after ${rule.retry.map(writeDuration).join(', ')}`]),
+    ...(rule.max_age === null ? [] : [`given up after ${writeDuration(rule.max_age)}`]),
+  ];
+  return `${name}: ${of.length === 0 ? 'any mail' : of.join(', ')}: ${said.join(', ')}`;
+}
 
 function shapingLine({ name, action, count, within, for: ms }: Classified['shaping'][number]): string {
   const done = ms === null ? action : `${action} for ${writeDuration(ms)}`;

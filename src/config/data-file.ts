@@ -1,11 +1,11 @@
 /** Reads data files in YAML: those of the folder `config/` that come with the program, or those that settings name in their place. */
 import { z } from 'zod';
 import { bounceRuleFile, type BounceRule } from './bounce-rule.ts';
-import { ConfigError, readDataFile, readText } from './load.ts';
+import { ConfigError, readDataFile, readText, shippedFile } from './load.ts';
 import { isIp, isNetwork } from './endpoint.ts';
 import { isPostgresUrl, readPostgresUrl } from '../base/postgres-url.ts';
 import { certificateFiles, readCertificate } from './certificate.ts';
-import { readLimitRules } from './limit-rules.ts';
+import { mailRulesOf } from './limit-rules.ts';
 import type { Config } from './schema.ts';
 
 const name = z
@@ -80,9 +80,25 @@ export function checkNamedFiles(config: Config): void {
     () => (files === null ? null : readCertificate(files)),
     () => readBounceRules(delivery.bounceRules),
     () => readOperators(delivery.operatorsFile),
-    () => readLimitRules(),
+    () => checkMailRules(delivery),
     () => readScanners(tracking.scannersFile),
   ]);
+}
+
+/** Throws ConfigError for each rule for mail that names an operator or a source which does not exist: it would match nothing. */
+function checkMailRules({ operatorsFile, sources, limits }: Config['delivery']): void {
+  const operators = readOperators(operatorsFile).map((one) => one.name);
+  const known = { operator: operators, source: sources.map((one) => one.name) };
+  // The shipped rules stand behind those of the settings.
+  const mistakes = mailRulesOf({ limits }).flatMap(({ name, match }) =>
+    (['operator', 'source'] as const).flatMap((what) => {
+      const named = match[what];
+      if (named === undefined || known[what].includes(named)) return [];
+      const where = limits.some((own) => own.name === name) ? 'delivery.limits' : shippedFile('limits.yaml');
+      return [`${where}: ${name}: match.${what}: expected the name of one, found "${named}"`];
+    }),
+  );
+  if (mistakes.length > 0) throw new ConfigError(mistakes);
 }
 
 function readIfNamed(setting: string, file: string | null): void {

@@ -15,6 +15,7 @@ import {
   routes,
   setting,
 } from './kind.ts';
+import { mailRules } from './mail-rules.ts';
 import { shapingRules } from './shaping.ts';
 import { sources } from './sources.ts';
 
@@ -99,7 +100,12 @@ export const deliverySettings = group('The delivery engine.', {
   shaping: setting(
     shapingRules(),
     [],
-    'Rules for lanes that get replies of a kind too often, each with a name, the replies that it matches (class, reason, code such as 421, 4xx or 5.7.1, text as a regular expression, operator), how many within which time, and the action: slow (half the connections), pause (for) or alarm; with dryRun it is only logged. They are added to those of `config/limits.yaml`, and take the place of one with the same name.',
+    'Rules for lanes that get replies of a kind too often, each with a name, the replies that it matches (class, reason, code such as 421, 4xx or 5.7.1, text as a regular expression, operator), how many within which time, and the action: slow (half the connections), pause (for) or alarm; with dryRun only a log line. One takes the place of that in `config/limits.yaml` with its name.',
+  ),
+  limits: setting(
+    mailRules(),
+    [],
+    'Rules for mail: what it matches (absent: any), how many may go in an hour and a day, together or of `each` apart, and, without operator and source, the waits between tries and the age at which it is given up, of the first rule that has them.',
   ),
   operatorsFile: unset(
     filePath(),

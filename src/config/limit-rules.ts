@@ -1,8 +1,9 @@
-/** Reads config/limits.yaml: what the engine does about the answers of receivers. */
+/** Reads config/limits.yaml: what the engine does about the answers of receivers, and rules for mail. */
 import { z } from 'zod';
 import { readDataFile } from './load.ts';
 import { duration } from './kind.ts';
-import { shapingRules, type ShapingRule } from './shaping.ts';
+import { mailRules, type MailRule } from './mail-rules.ts';
+import { shapingRules } from './shaping.ts';
 
 const answer = z.strictObject({
   after: z.int().min(1).max(1000),
@@ -13,6 +14,7 @@ const answer = z.strictObject({
 const form = z.strictObject({
   answers: z.strictObject({ block_list: answer, sender: answer, load: answer, tls: answer }),
   rules: shapingRules().schema,
+  limits: mailRules().schema,
 });
 
 /** How many answers of a kind in a row close what they are about, and for how long, in ms. */
@@ -24,8 +26,12 @@ export type AnswerRules = LimitRules['answers'];
 export const readLimitRules = (file: string | null = null): LimitRules =>
   readDataFile(form, { setting: null, named: file, shipped: 'limits.yaml' });
 
-/** Returns the shipped shaping rules and those of the settings, which take the place of one with the same name. */
-export const rulesWith = ({ rules }: LimitRules, own: readonly ShapingRule[]): readonly ShapingRule[] => [
-  ...rules.filter(({ name }) => !own.some((one) => one.name === name)),
+/** Returns the rules of the settings, then the shipped ones but those with the name of one of them. */
+export const withOwn = <Rule extends { name: string }>(shipped: readonly Rule[], own: readonly Rule[]): Rule[] => [
   ...own,
+  ...shipped.filter(({ name }) => !own.some((one) => one.name === name)),
 ];
+
+/** Returns the rules for mail, those of the settings first. */
+export const mailRulesOf = ({ limits }: { limits: readonly MailRule[] }): readonly MailRule[] =>
+  withOwn(readLimitRules().limits, limits);

@@ -24,9 +24,13 @@ const CODE = /^(?:[45](?:\d\d|xx)|[45]\.\d{1,3}\.(?:\d{1,3}|x))$/;
 
 const word = textThat('a text of at most 50 characters', ({ length }) => length <= 50);
 
+export const ruleName = textThat('a name of lower-case letters, digits, _ and -', (text) =>
+  /^[a-z0-9_-]{1,50}$/.test(text),
+);
+
 const rule = z.strictObject(
   {
-    name: textThat('a name of lower-case letters, digits, _ and -', (text) => /^[a-z0-9_-]{1,50}$/.test(text)),
+    name: ruleName,
     match: z
       .strictObject(
         {

@@ -5,6 +5,7 @@ import type { Config } from './schema.ts';
 /** Settings that decide a mail's fate, which must not depend on the node that took it. Addresses, ports and files of a machine are its own. */
 const shared = ({ delivery, http, smtp, ...config }: Config): Readonly<Record<string, unknown>> => ({
   'delivery.lane': delivery.lane,
+  'delivery.limits': delivery.limits,
   'delivery.maxAge': delivery.maxAge,
   'delivery.retry': delivery.retry,
   'delivery.routes': delivery.routes,

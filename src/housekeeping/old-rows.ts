@@ -82,10 +82,13 @@ export function oldRowRules({ db, clock, trust, retention, usedUp }: OldRowDeps)
       now,
       now - LIMITS_KEPT_MS,
     ]),
-    // The counts of warm-ups, after twice the time for which a site is remembered (mta/sources/sources.ts).
-    rows('old warm-ups', DAY_MS, { table: 'warm_up', key: 'source, site, day', where: 'day < ?' }, (now) => [
-      dayOf(now - WARM_UPS_KEPT_MS),
-    ]),
+    // The counts of warm-ups, after twice the time for which a site is remembered (messages/limits/counts.ts).
+    rows(
+      'old counts of limits',
+      DAY_MS,
+      { table: 'limit_counts', key: 'rule, subject, span', where: "span < ? AND (rule <> '~warm-up' OR span < ?)" },
+      (now) => [dayOf(now - 2 * DAY_MS), dayOf(now - WARM_UPS_KEPT_MS)],
+    ),
     rows(
       'old sessions',
       HOUR_MS,

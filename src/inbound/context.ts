@@ -5,7 +5,7 @@ import type { Log } from '../base/log.ts';
 import type { BounceRule } from '../config/bounce-rule.ts';
 import type { DueHint } from '../messages/delivery/due-hint.ts';
 import type { Recorder } from '../messages/delivery/record.ts';
-import type { RetryRule } from '../messages/delivery/retry.ts';
+import type { AgeRule } from '../messages/delivery/retry.ts';
 import type { ReturnPathKey } from '../messages/delivery/return-path.ts';
 import type { MailViewer } from '../messages/store/mail-viewer.ts';
 import type { Resolver } from '../net/resolver.ts';
@@ -36,7 +36,7 @@ export interface InboundContext {
   /** Carries out the wish in an unsubscribe mail, if it is about this delivery; else returns false. */
   unsubscribe(wish: string, deliveryId: string): Promise<boolean>;
   /** Settings for mail of people. */
-  forward: ForwardRule & { retry: Pick<RetryRule, 'maxAge'> };
+  forward: ForwardRule & { retry: AgeRule };
   /** The account of our own mail, which notices belong to. */
   ownAccount: { ensure(): Promise<void> };
 }

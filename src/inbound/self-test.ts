@@ -80,7 +80,7 @@ async function send(deps: SelfTestDeps, from: Mailbox, to: Mailbox): Promise<str
     subject: 'Self-test',
     content: { kind: 'text', text: 'Self-test.\n', headers: [], attachments: [] },
   } as const;
-  const rows = ownMailRows(mail, now, { maxAge: 10 * STEP_TIMEOUT_MS }, { isSimulated: true });
+  const rows = ownMailRows(mail, now, { maxAge: 10 * STEP_TIMEOUT_MS, rules: [] }, { isSimulated: true });
   await deps.db.commit.insert(rows);
   deps.notifiers.deliveries.notify(hintsOf(rows));
   return rows.deliveries[0]?.id ?? '';

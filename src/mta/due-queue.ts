@@ -64,9 +64,7 @@ export interface Job extends LaneJob {
   preference?: SourcePreference;
   /** The source of the lane it waits in; null for the system's address. */
   source?: string | null;
-  /** The site at which it is counted among the mails that its source may send today. */
-  quotaSite?: string;
-  /** The lane that has counted it among the mails that it may begin in a minute. */
+  /** The lane that has counted it among the mails that it may begin in a minute, an hour or a day. */
   pacedLane?: string;
   /** Its mail, while it is made ready ahead of its turn; only the worker reads it. */
   ahead?: object;

@@ -90,9 +90,9 @@ export class LaneReports {
   }
 
   /** `pool`: that of the mail's stream, if it is known. */
-  private factsOfDestination({ domain, account, mark = null }: MailOfLane, pool: string | null): LaneFacts {
-    const { sites, sources, holds } = this.engine;
-    const marked = mark === null ? null : sources.holdOf(mark);
+  private factsOfDestination({ domain, account, stream, mark = null }: MailOfLane, pool: string | null): LaneFacts {
+    const { sites, sources, holds, limits } = this.engine;
+    const marked = mark === null ? null : (sources.holdOf(mark) ?? limits.counts.holdOf(mark));
     const known = sites.lastKnown(domain);
     if (known === null || known.kind === 'unresolved')
       return {
@@ -105,7 +105,7 @@ export class LaneReports {
       holds.ofLane(known.name) ??
       marked ??
       (pool === null && sources.named ? sources.allAway() : sources.heldBy(pool ?? DEFAULT_POOL, known.name));
-    return { held, waits: this.siteWaits(known, { account, domain }, pool) };
+    return { held, waits: this.siteWaits(known, { account, domain, stream: stream ?? undefined }, pool) };
   }
 
   private names(): string[] {

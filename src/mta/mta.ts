@@ -120,7 +120,6 @@ export class Mta {
     const { notifiers, owners, nodes } = this.engine;
     await this.sweeper.takeBack();
     await this.engine.hostTls.load();
-    await this.sources.warmUp.load();
     await this.engine.limits.load();
     this.engine.parts.start();
     this.stopListening = [
@@ -155,7 +154,7 @@ export class Mta {
     for (const timer of timers) timer.cancel();
     await Promise.all([
       this.engine.prepare.close(),
-      this.sources.warmUp.close(),
+      this.engine.limits.write(),
       this.freeing?.catch(this.logStorageFailure),
     ]);
   }
@@ -221,7 +220,6 @@ export class Mta {
     const changed = await this.engine.limits.reread();
     this.engine.control.limitsChanged(changed);
     if (changed.some(({ by }) => by === 'operator')) this.holdsChanged();
-    await this.sources.warmUp.reread();
   }
 
   /** Counts a recipient's complaint against the source that the delivery left from. */
@@ -248,7 +246,9 @@ export class Mta {
     );
     if (row?.source == null) return;
     const destination = await sites.find(row.domain);
-    if (destination.kind === 'site') this.sources.warmUp.complained(row.source, destination.name);
+    if (destination.kind !== 'site') return;
+    this.engine.limits.counts.complained(row.source, destination.name);
+    await this.engine.limits.write();
   }
 
   /** Ends connections that wait too long while lanes have none: dead and tar-pitting hosts, however many, may have half of all and leave room. */

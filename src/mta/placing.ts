@@ -4,6 +4,9 @@ import { mapInSlices } from '../base/slices.ts';
 import { mailKeyOf, UNTRIED_MS, type NoPassage } from './attempt/attempt.ts';
 import type { Job } from './due-queue.ts';
 import type { Engine } from './engine.ts';
+import { LOOK_MS } from '../messages/limits/counts.ts';
+import type { Hold } from '../messages/delivery/holds.ts';
+import type { Allowance } from './limits/allowance.ts';
 import { hostKey, laneName } from './names.ts';
 import type { Held, Preparing } from './prepare/prepare.ts';
 import type { Destination, Site } from './sites/sites.ts';
@@ -95,10 +98,10 @@ export class Placing {
 
   /**
    * Returns whether the job may be tried in this lane now. If its domain has moved to another node it is forgotten; if its route has changed, or
-   * another source may send it, it goes to another lane; if a limit covers it, it waits on disk, or aside if it is only to go slower; if, in
-   * an operator's lane, the hosts of its own domain cannot be had, it is put aside.
+   * another source may send it, it goes to another lane; if a limit covers it, it waits on disk, or aside if it is only to go slower, or is held
+   * if other mail of its group may go; if, in an operator's lane, the hosts of its own domain cannot be had, it is put aside.
    */
-  mayGo(lane: string, job: Job): boolean {
+  mayGo(lane: string, job: Job): boolean | Held {
     if (!this.engine.owners.isOurs(job.domain)) {
       this.done(job, null);
       return false;
@@ -116,7 +119,11 @@ export class Placing {
       if (this.hasOpenSource(known, job)) this.place(job);
       else if (allowed.limit.kind === 'rate')
         this.engine.aside.add(lane, [`rate ${job.domain}`], job, this.monotonic(allowed.until));
-      else this.engine.dueQueue.rest(job, allowed.until);
+      else {
+        const hold = this.streamHold(allowed);
+        if (hold !== null) return { kind: 'held', hold };
+        this.engine.dueQueue.rest(job, allowed.until);
+      }
       return false;
     }
     if (known.operator != null && !this.hasHost(lane, known, source, job)) return false;
@@ -149,12 +156,12 @@ export class Placing {
 
   /** Prepares a mail that a worker has taken, unless something keeps it back. */
   async begin(job: Job): Promise<Begun> {
-    return this.reserveQuota(job) ?? (await this.engine.prepare.begin(job.id));
+    return this.heldAtSite(job) ?? (await this.engine.prepare.begin(job.id));
   }
 
   /** Returns what keeps back a mail that was made ready a while ago, such as a hold that was set since; null if it may be tried. */
   async keptBack(job: Job, { heldNow }: Preparing): Promise<Held | OtherSource | null> {
-    const kept = this.reserveQuota(job);
+    const kept = this.heldAtSite(job);
     const hold = kept === null ? await heldNow() : null;
     return hold === null ? kept : { kind: 'held', hold };
   }
@@ -202,32 +209,12 @@ export class Placing {
     return this.engine.control.slots(lane);
   }
 
-  /** Counts the job against what its source may send today. Returns what keeps it from being tried: a hold of its site, or its source. */
-  reserveQuota(job: Job): Held | OtherSource | null {
-    const { domain, source = null, preference } = job;
-    if (job.quotaSite !== undefined) this.engine.sources.putBack(source, job.quotaSite);
-    delete job.quotaSite;
-    const known = this.engine.sites.known(domain);
-    if (known?.kind !== 'site') return null;
-    const hold = this.engine.holds.ofLane(known.name);
-    if (hold !== null) return { kind: 'held', hold };
-    if (this.engine.sources.take(source, known.name)) {
-      if (source !== null) job.quotaSite = known.name;
-      return null;
-    }
-    const none = this.engine.sources.heldBy(preference?.pool ?? DEFAULT_POOL, known.name);
-    return none === null ? { kind: 'other_source' } : { kind: 'held', hold: none };
-  }
-
-  /** Takes back what a job that is not sent was counted against, the minute of its lane and the day of its source; another may try after a rest. */
+  /** Takes back what a job that is not sent was counted against; another may try after a rest. */
   releaseQuota(job: Job): void {
     if (job.pacedLane !== undefined) this.engine.control.putBack(job.pacedLane, mailKeyOf(job));
     delete job.pacedLane;
     // It is made again at its turn.
     delete job.ahead;
-    if (job.quotaSite === undefined) return;
-    this.engine.sources.putBack(job.source ?? null, job.quotaSite);
-    delete job.quotaSite;
   }
 
   /** Makes room: if more domains have due mail than may have jobs in memory, jobs that do not go soon rest on disk. None waits for others' hosts. */
@@ -240,6 +227,24 @@ export class Placing {
       if (!this.engine.isStopping) this.restSome(view, late.get(view.name) ?? 0);
     });
   };
+
+  /** Returns what keeps the job from being tried: a hold of its site, or what of ours closes its source. */
+  private heldAtSite({ domain, source = null, preference }: Job): Held | OtherSource | null {
+    const known = this.engine.sites.known(domain);
+    if (known?.kind !== 'site') return null;
+    const hold = this.engine.holds.ofLane(known.name);
+    if (hold !== null) return { kind: 'held', hold };
+    if (this.engine.sources.isFree(source, known.name)) return null;
+    const none = this.engine.sources.heldBy(preference?.pool ?? DEFAULT_POOL, known.name);
+    return none === null ? { kind: 'other_source' } : { kind: 'held', hold: none };
+  }
+
+  /** Returns the hold of a limit on streams that lasts: other mail of the same group of the due queue goes on. */
+  private streamHold({ limit, until }: Extract<Allowance, { kind: 'wait' }>): Hold | null {
+    const isOfStream = limit.stream !== null || limit.quota?.each.includes('stream') === true;
+    const lasts = until > this.engine.clock.now() + LOOK_MS;
+    return isOfStream && lasts ? this.engine.limits.counts.holdBy(limit, until) : null;
+  }
 
   private readonly isInTheWay = (job: Job): boolean => this.engine.dueQueue.needsPlaceOf(job);
 
@@ -297,7 +302,7 @@ export class Placing {
   }
 
   private placeAt(job: Job, destination: Destination): void {
-    if (destination.kind !== 'site' || !this.engine.sources.named || job.preference !== undefined)
+    if (destination.kind !== 'site' || !this.needsPreference || job.preference !== undefined)
       this.offer(job, destination);
     else
       this.preferences.load(job.id).then(
@@ -307,6 +312,10 @@ export class Placing {
         },
         (error: unknown) => this.notFound(job, error),
       );
+  }
+
+  private get needsPreference(): boolean {
+    return this.engine.sources.named || this.engine.limits.counts.needStreams;
   }
 
   private notFound(job: Job, error: unknown): void {
@@ -379,7 +388,7 @@ async function loadSourcePreferences(
   const preferences = rows.map(
     async ({ id, account_id: account, stream, last }): Promise<[string, SourcePreference]> => [
       id,
-      { pool: await poolOf(account, stream), last },
+      { pool: await poolOf(account, stream), last, stream },
     ],
   );
   return new Map(await Promise.all(preferences));

@@ -10,7 +10,7 @@ import { hintsOfChanged } from '../messages/delivery/due-hint.ts';
 import type { MailFacts } from '../messages/limits/limit.ts';
 import { latestEventTime } from '../messages/delivery/latest-event-time.ts';
 import type { Occurrence } from '../messages/delivery/record.ts';
-import { extendedGiveUpAt, nextTryAt } from '../messages/delivery/retry.ts';
+import { extendedGiveUpAt, longestWait, nextTryAt, scheduleFor } from '../messages/delivery/retry.ts';
 import type { DeliveryRow } from '../storage/tables.ts';
 import type { Engine } from './engine.ts';
 
@@ -28,7 +28,7 @@ const LONGEST_JITTER = 1.2;
 type Aged = MailFacts & { id: string };
 type Timed = Aged & { giveUpAt: number; expiresAt: number | null };
 
-type Claimed = Pick<DeliveryRow, 'id' | 'domain' | 'class' | 'account_id' | 'attempt_count'>;
+type Claimed = Pick<DeliveryRow, 'id' | 'domain' | 'class' | 'account_id' | 'attempt_count'> & { stream: string };
 
 export class Sweeper {
   private readonly engine: Engine;
@@ -55,23 +55,23 @@ export class Sweeper {
   }
 
   private async takeBackOf(epoch: number): Promise<void> {
-    const { db, recorder, notifiers, log, clock, random } = this.engine;
+    const { db, recorder, notifiers, log, clock, random, options } = this.engine;
     for (;;) {
       const rows = await db.prepared.all<Claimed>(
-        'SELECT id, domain, class, account_id, attempt_count FROM deliveries WHERE claim_epoch = ? LIMIT ?',
+        `SELECT d.id, d.domain, d.class, d.account_id, d.attempt_count, m.stream
+         FROM deliveries d JOIN messages m ON m.id = d.message_id WHERE d.claim_epoch = ? LIMIT ?`,
         [epoch, BATCH],
       );
       if (rows.length === 0) return;
       const now = clock.now();
       const recorded = await recorder.record(
-        rows.map(({ id, attempt_count }) => ({
-          deliveryId: id,
-          change: {
-            kind: 'orphaned',
-            epoch,
-            retryAt: nextTryAt(this.engine.options.retry, attempt_count, now, random()),
-          },
-        })),
+        rows.map(({ id, domain, account_id: account, stream, attempt_count: attempt }) => {
+          const rule = scheduleFor(options.retry, { account, domain, stream });
+          return {
+            deliveryId: id,
+            change: { kind: 'orphaned', epoch, retryAt: nextTryAt(rule, attempt, now, random()) },
+          };
+        }),
       );
       notifiers.deliveries.notify(hintsOfChanged(rows, recorded));
       log.warn(
@@ -126,7 +126,7 @@ export class Sweeper {
   }
 
   private async bringForward(): Promise<void> {
-    const longest = Math.max(...this.engine.options.retry.schedule, LONGEST_ASKED_MS) * LONGEST_JITTER;
+    const longest = Math.max(longestWait(this.engine.options.retry), LONGEST_ASKED_MS) * LONGEST_JITTER;
     let after = '';
     for (;;) {
       const rows = await this.engine.db.prepared.all<{ id: string }>(

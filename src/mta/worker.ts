@@ -138,14 +138,16 @@ class Worker {
     for (let job = lane.take(); job !== null; job = lane.take()) {
       const { ahead } = job;
       delete job.ahead;
-      if (engine.placing.mayGo(lane.name, job)) return (ahead as Mail | undefined) ?? this.begin(job);
+      const may = engine.placing.mayGo(lane.name, job);
+      if (may === true) return (ahead as Mail | undefined) ?? this.begin(job);
+      if (may !== false) return this.begin(job, Promise.resolve(may));
     }
     return null;
   }
 
-  private begin(job: Job): Mail {
+  private begin(job: Job, made = begin(this.engine, job)): Mail {
     const { engine } = this;
-    const mail: Mail = { job, made: begin(engine, job), isMade: false, begunAt: engine.clock.monotonic() };
+    const mail: Mail = { job, made, isMade: false, begunAt: engine.clock.monotonic() };
     void mail.made.then(() => {
       mail.isMade = true;
     });

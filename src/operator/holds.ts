@@ -6,7 +6,7 @@ import { Problem, missing } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import { each, flag, many, maybe, maybeTime, maybeWhole, ofKind, text, time, whole } from '../api/record-schema.ts';
 import { DAY_MS } from '../base/time.ts';
-import { isOfPool, readMark, type PoolMark } from '../messages/delivery/hold-mark.ts';
+import { isOfEngine, readMark, type PoolMark } from '../messages/delivery/hold-mark.ts';
 import { settersOfWaits, type LaneFacts, type LaneWait } from '../messages/delivery/why.ts';
 import { ANY_SOURCE, keyOf, newLimit, scopeOf, type Limit } from '../messages/limits/limit.ts';
 import type { Act } from '../operations/act.ts';
@@ -306,7 +306,7 @@ type Deps = LanesDeps & Pick<OperatorDeps, 'db' | 'clock' | 'laneFacts' | 'limit
 const MOST = MOST_DOMAINS;
 
 /** The kinds of limits that close a lane or a part of it. */
-const kinds = ['sender', 'block_list', 'load', 'tls', 'rule'] as const satisfies readonly LaneWait['kind'][];
+const kinds = ['sender', 'block_list', 'load', 'tls', 'rule', 'warm_up'] as const satisfies readonly LaneWait['kind'][];
 
 /** Returns whether a wait is for a limit that closes the lane or a part of it. */
 export const isRest = ({ kind }: Pick<LaneWait, 'kind'>): boolean => kind !== undefined;
@@ -336,7 +336,7 @@ async function markedMail(deps: Deps): Promise<HeldMail[]> {
      JOIN deliveries d ON d.id = m.id`,
     [MOST],
   );
-  const asked = marks.filter(({ mark }) => isOfPool(mark));
+  const asked = marks.filter(({ mark }) => isOfEngine(mark));
   const found = await deps.laneFacts(asked.map(({ mark, domain }) => ({ domain, account: '', mark })));
   const facts = new Map(asked.map(({ mark }, at) => [mark, found[at] ?? null]));
   const holds = new Map(deps.limits.listByHand().map((limit) => [limit.id, limit]));
@@ -367,6 +367,10 @@ function ofMark(
       const message = `Mail from ${domain} is refused: the domain is not verified.`;
       return { ...given, by: 'domain_refused', target: domain, account_id: accountId, set_by: 'dns', message };
     }
+    case 'rule': {
+      const message = `The rule ${mark.rule} lets no more of it go now.`;
+      return { ...given, by: 'rest', target: mark.rule, until: rfc3339(mark.until), set_by: 'operator', message };
+    }
     case 'pool':
     case 'paused':
       return { ...given, ...ofPool(mark, facts), target: mark.site };
@@ -389,7 +393,7 @@ function ofPool(
   facts: LaneFacts | null,
 ): Pick<HeldMail, 'by' | 'set_by' | 'message'> & Partial<HeldMail> {
   const hold = facts?.held ?? null;
-  const by = kind === 'paused' ? 'operator' : hold?.until === null ? 'no_source' : 'warm_up';
+  const by = kind === 'paused' ? 'operator' : 'no_source';
   const setBy = hold?.setBy ?? (by === 'operator' ? 'operator' : 'us');
   if (hold !== null)
     return { by, set_by: setBy, message: sentence(hold.why), since: rfc3339(hold.since), until: rfc3339(hold.until) };
@@ -437,7 +441,7 @@ async function restingMail({ db, laneFacts, mta }: Deps, queue: Queue): Promise<
     const before = found.get(key)?.waiting ?? 0;
     found.set(key, {
       object: 'held_mail',
-      by: rest.kind === 'block_list' ? 'block_list' : 'rest',
+      by: rest.kind === 'block_list' || rest.kind === 'warm_up' ? rest.kind : 'rest',
       target,
       account_id: null,
       waiting: before + part.waiting,

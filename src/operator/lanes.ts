@@ -7,7 +7,7 @@ import { rfc3339 } from '../base/rfc3339.ts';
 import { groupBy } from '../base/sets.ts';
 import { mapInSlices } from '../base/slices.ts';
 import { DAY_MS, HOUR_MS, MINUTE_MS } from '../base/time.ts';
-import { isOfPool } from '../messages/delivery/hold-mark.ts';
+import { isOfEngine } from '../messages/delivery/hold-mark.ts';
 import { type Hold, operatorsHold } from '../messages/delivery/holds.ts';
 import {
   type LaneReport,
@@ -133,7 +133,7 @@ export function createLaneFacts(deps: LaneFactsDeps): LaneFactsOf {
 
 /** Which sources a pool has, and whether they may send, is known to the node that sends from them. */
 const heldThere = ({ mark = null }: MailOfLane, now: number): Hold | null =>
-  mark === null || !isOfPool(mark)
+  mark === null || !isOfEngine(mark)
     ? null
     : {
         by: mark,

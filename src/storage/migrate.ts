@@ -22,6 +22,7 @@ import { up as received } from '../../migrations/014-received.ts';
 import { up as templateAuthors } from '../../migrations/015-template-authors.ts';
 import { up as nodesBySigns } from '../../migrations/016-nodes-by-signs-of-life.ts';
 import { up as plainCountdowns } from '../../migrations/017-plain-countdowns.ts';
+import { up as limitCounts } from '../../migrations/018-limit-counts.ts';
 import { dialectOf } from './sql.ts';
 import { renewViews, withoutViews } from './views.ts';
 
@@ -50,6 +51,7 @@ export const migrations: readonly Migration[] = [
   { name: '015-template-authors', up: templateAuthors },
   { name: '016-nodes-by-signs-of-life', up: nodesBySigns, contracts: true },
   { name: '017-plain-countdowns', up: plainCountdowns, contracts: true },
+  { name: '018-limit-counts', up: limitCounts, contracts: true },
 ];
 
 export const migrationNames: readonly string[] = migrations.map(({ name }) => name);

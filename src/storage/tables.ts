@@ -64,7 +64,7 @@ export const tables = {
   webhook_replays: webhooks.webhookReplays,
   sts_policies: engine.stsPolicies,
   host_tls: engine.hostTls,
-  warm_up: engine.warmUp,
+  limit_counts: engine.limitCounts,
   limits: engine.limits,
   listings: engine.listings,
   list_checks: engine.listChecks,

@@ -11,6 +11,7 @@ interface Classified {
   about: string | null;
   limit: object | null;
   shaping: { name: string }[];
+  limits: { name: string }[];
 }
 
 const ownRule = { name: 'ours', match: { text: 'too fast' }, count: 1, within: '1m', action: 'alarm' };
@@ -53,6 +54,7 @@ describe('posthorn classify', () => {
       about: null,
       limit: null,
       shaping: [],
+      limits: [],
     });
   });
 
@@ -97,6 +99,27 @@ describe('posthorn classify', () => {
       (await ran(['classify', '450 too fast'], env, program)).out,
       /^shaping +ours: alarm after 1 within 1m$/m,
     );
+  });
+
+  it('shows which rules for mail hold at the host and for the domain', async () => {
+    const program: Program = { openExplainer: (...given) => Promise.resolve(createExplainer(...given)) };
+    const rules = [
+      { name: 'gmx', match: { operator: 'gmx' }, each: ['source'], perHour: 100, perDay: 1000 },
+      { name: 'codes', match: { stream: 'codes' }, retry: ['1m', '2m'], maxAge: '1h' },
+      { name: 'dest', match: { domain: 'dest.test' }, perDay: 1 },
+    ];
+    const env = { POSTHORN_DELIVERY__LIMITS: JSON.stringify(rules) };
+    const { out } = await ran(['classify', '450 later', '--mx', 'mx00.gmx.net', '--domain', 'gmx.de'], env, program);
+    assert.deepEqual(out.match(/^mail .*$/gm), [
+      'mail      gmx: operator gmx: 100 an hour, 1000 a day, for each source',
+      'mail      codes: stream codes: tried again after 1m, 2m, given up after 1h',
+    ]);
+    const of = async (...args: string[]): Promise<string[]> =>
+      (
+        JSON.parse((await ran(['classify', '450 later', '--json', ...args], env, program)).out) as Classified
+      ).limits.map(({ name }) => name);
+    assert.deepEqual(await of('--mx', 'mx.dest.test'), ['codes', 'dest']);
+    assert.deepEqual(await of('--domain', 'dest.test'), ['codes', 'dest']);
   });
 
   it('knows whose host it was, and what was answered', async () => {

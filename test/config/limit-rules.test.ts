@@ -24,6 +24,19 @@ describe('config/limit-rules', () => {
     ['[1m, 2m, 4m, 8m, 15m]', '[]', /: answers\.load\.close: /],
     ['block_list:', 'blocks:', /: answers: /],
     ['class: block', 'class: bad', /: rules\.0\.match\.class: /],
+    ['limits: []', 'limits: [{ name: a, perHour: 0 }]', /: limits\.0\.perHour: /],
+    ['limits: []', 'limits: [{ name: a, match: { mx: b }, perDay: 1 }]', /: limits\.0\.match: .*mx/],
+    ['limits: []', 'limits: [{ name: a }]', /: limits\.0: one or more of perHour/],
+    [
+      'limits: []',
+      'limits: [{ name: a, match: { operator: gmx }, maxAge: 1h }]',
+      /: limits\.0: retry and maxAge with no operator/,
+    ],
+    [
+      'limits: []',
+      'limits: [{ name: a, perDay: 1 }, { name: a, perDay: 1 }]',
+      /: limits: at most .* a name of its own/,
+    ],
     ['rules:', 'rules: [', /limits\.yaml: /],
   ] as const)
     it(`says the fault and where it is: ${put}`, () => {

@@ -80,7 +80,7 @@ describe('journey: sources of two nodes', () => {
     await sendToAll();
     await sendToAll();
     const counts = async (): Promise<{ sent: number; complained: number }[]> =>
-      one.app.db.prepared.all('SELECT SUM(sent) AS sent, SUM(complained) AS complained FROM warm_up');
+      one.app.db.prepared.all('SELECT SUM(sent) AS sent, SUM(complained) AS complained FROM limit_counts');
     await until(async () => (await counts())[0]?.sent === 2 * domains.length);
     for (const node of running) {
       const copy = mails().find(({ to }) => to[0] === `ana@${domains[running.indexOf(node)] ?? ''}`);

@@ -58,6 +58,7 @@ describe('mta/attempt/deliver: the other address family', () => {
       kind: 'ready',
       messageId: 'msg_1',
       requestId: null,
+      stream: 'default',
       envelopeFrom: 'b+x@rp.acme.test',
       recipient: 'ana@dest.test',
       data: [data],

@@ -29,7 +29,7 @@ async function restsIn(
   const jobs = (name: string): Job[] =>
     Array.from(
       { length: lanes[name]?.waiting ?? 0 },
-      (_, n) => ({ id: `${name} ${String(n)}`, quotaSite: 'a site' }) as Job,
+      (_, n) => ({ id: `${name} ${String(n)}`, pacedLane: 'a lane' }) as Job,
     );
   const placing = new Placing({
     clock,
@@ -39,6 +39,7 @@ async function restsIn(
         jobs(name).slice(most).filter(unwanted),
     },
     control: {
+      putBack: () => released++,
       closedFor: (name: string, ms: number) =>
         (lanes[name]?.closedFor ?? 0) >= ms ? (lanes[name]?.closedFor ?? null) : null,
     },
@@ -46,10 +47,9 @@ async function restsIn(
     aside: {
       takeOut: (ms: number, unwanted: (job: Job) => boolean) =>
         asideWait !== undefined && asideWait >= ms
-          ? [{ jobs: [{ id: 'aside', quotaSite: 'a site' } as Job].filter(unwanted), wait: asideWait }]
+          ? [{ jobs: [{ id: 'aside', pacedLane: 'a lane' } as Job].filter(unwanted), wait: asideWait }]
           : [],
     },
-    sources: { putBack: () => released++ },
     dueQueue: {
       rest: ({ id }: Job, until: number) => void rests.push([id, until - NOW]),
       needsPlaceOf: () => isNeeded,

@@ -7,8 +7,17 @@ import { NOW } from '../support/harness/mail-rows.ts';
 import { settleEventLoop } from '../support/harness/event-loop.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
 
+interface State {
+  restUntil?: number | null;
+  isFull?: boolean;
+  /** The stream that the limit is about. */
+  stream?: string | null;
+}
+
+const limit = { kind: 'count', quota: { rule: 'news', of: 'hour', most: 1, each: [] } };
+
 /** The parts that `mayGo` asks, and what they were told. */
-function world({ restUntil = null, isFull = false }: { restUntil?: number | null; isFull?: boolean }): {
+function world({ restUntil = null, isFull = false, stream = null }: State): {
   placing: Placing;
   told: string[];
 } {
@@ -25,11 +34,14 @@ function world({ restUntil = null, isFull = false }: { restUntil?: number | null
     sites: { known: () => site },
     control: {
       allowanceOf: () =>
-        restUntil === null ? { kind: 'go', probed: [] } : { kind: 'wait', limit: { kind: 'sender' }, until: restUntil },
+        restUntil === null
+          ? { kind: 'go', probed: [] }
+          : { kind: 'wait', limit: { ...limit, stream }, until: restUntil },
       take: tell('take'),
       putBack: tell('put back in'),
     },
-    sources: { putBack: tell('put back') },
+    sources: { named: false },
+    limits: { counts: { holdBy: () => ({ by: 'rule:news' }) } },
     pool: { waitOf: () => (isFull ? { until: null } : null) },
     aside: { add: tell('aside') },
     dueQueue: { rest: tell('rest') },
@@ -37,23 +49,23 @@ function world({ restUntil = null, isFull = false }: { restUntil?: number | null
   return { placing: new Placing(engine as unknown as Engine), told };
 }
 
-/** A mail that was prepared ahead, and counted against what its source may send today. */
-const job = (): Job =>
-  ({ id: 'dlv_1', domain: 'a.test', source: 'one', quotaSite: 'mx.a.test', account: 'acc' }) as unknown as Job;
+const job = (): Job => ({ id: 'dlv_1', domain: 'a.test', source: 'one', ahead: {}, account: 'acc' }) as unknown as Job;
 const LANE = laneName('mx.a.test', 'one');
 
-describe('mta/placing: what a mail that does not go was counted against is given back', () => {
-  for (const [what, state, told] of [
-    ['where its part of the lane rests', { restUntil: NOW + 1000 }, ['put back one mx.a.test', 'rest']],
-    ['where no host of its domain can be had', { isFull: true }, ['put back one mx.a.test', `aside ${LANE}`]],
-    ['but not where it goes', {}, [`take ${LANE}`]],
+describe('mta/placing: a mail at its turn', () => {
+  for (const [what, state, expected, told] of [
+    ['rests if a limit covers it', { restUntil: NOW + 5000 }, false, ['rest']],
+    ['is put aside if no host of its domain can be had', { isFull: true }, false, [`aside ${LANE}`]],
+    ['is held if a rule lets no more of its stream go', { restUntil: NOW + 5000, stream: 'news' }, 'held', []],
+    ['rests while mail under way uses up the rest', { restUntil: NOW + 2000, stream: 'news' }, false, ['rest']],
+    ['goes, and is counted', {}, true, [`take ${LANE}`]],
   ] as const)
     it(what, () => {
       const { placing, told: heard } = world(state);
       const one = job();
-      assert.equal(placing.mayGo(LANE, one), told.length === 1);
-      assert.deepEqual(heard, told);
-      assert.equal(one.quotaSite, told.length === 1 ? 'mx.a.test' : undefined);
+      const may = placing.mayGo(LANE, one);
+      assert.deepEqual([typeof may === 'object' ? may.kind : may, heard], [expected, told]);
+      assert.deepEqual([one.pacedLane, one.ahead === undefined], may === true ? [LANE, false] : [undefined, true]);
     });
 });
 
@@ -89,6 +101,7 @@ describe('mta/placing: look-ups of destinations', () => {
         },
       },
       sources: { named: false, choose: () => ({ name: null }) },
+      limits: { counts: { needStreams: false } },
       control: { register: (lane: string) => registered.push(lane) },
       lanes: { offer: (_lane: string, { id }: Job) => offered.push(id), view: () => ({ waiting: 0, slots: 0 }) },
       dueQueue: { done: ({ id }: Job) => done.push(id) },

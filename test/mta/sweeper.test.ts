@@ -44,7 +44,7 @@ describe('mta/sweeper', () => {
       lanes: { views: () => [] },
       reports: { laneFacts: () => Promise.resolve({ waits: [], held: null }) },
       failed: (error: unknown) => void failures.push(error),
-      options: { retry: { schedule: [HOUR, 8 * HOUR], maxAge: 72 * HOUR } },
+      options: { retry: { schedule: [HOUR, 8 * HOUR], maxAge: 72 * HOUR, rules: [] } },
       leaseMs: HOUR,
     } as unknown as Engine);
   });

@@ -19,6 +19,7 @@ const ready: Prepared = {
   kind: 'ready',
   messageId: 'msg_1',
   requestId: null,
+  stream: 'default',
   envelopeFrom: 'b+x@rp.acme.test',
   recipient: 'ana@dest.test',
   data: [],

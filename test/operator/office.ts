@@ -84,7 +84,7 @@ export class Office {
       clock,
       notifiers,
       hasRoom: () => true,
-      retry: { maxAge: this.config.delivery.maxAge },
+      retry: { maxAge: this.config.delivery.maxAge, rules: [] },
       simulatorDomain: this.config.simulator.domain,
       findStream: (accountId, slug) => streams.find(accountId, slug),
       trackingRule: () => Promise.resolve({ opens: false, clicks: false, base: this.config.http.publicUrl }),

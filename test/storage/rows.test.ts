@@ -11,6 +11,8 @@ import { openTempDatabase, ROW_ORDER, type TempDatabase } from '../support/harne
 
 const odd = `"'\`;-- \\ ž 💌 \u202e \u2028 \u0000 \u001f\r\n\t{}[] %_`;
 
+const counted = { stage: 1, sent: 2, blocked: 0, deferred: 0, complained: 0 };
+
 /** A row of every table, with odd texts wherever one may stand. */
 const samples: { readonly [T in TableName]: Tables[T] } = {
   accounts: { id: ACCOUNT, name: odd, plan: 'pro', created_at: NOW, paused: 0 },
@@ -335,7 +337,7 @@ const samples: { readonly [T in TableName]: Tables[T] } = {
     finished_at: null,
   },
   sts_policies: { domain: odd, policy_id: odd, policy_json: odd, fetched_at: NOW, expires_at: NOW },
-  warm_up: { source: odd, site: odd, day: '2026-01-31', stage: 1, sent: 2, blocked: 0, deferred: 0, complained: 0 },
+  limit_counts: { ...{ rule: odd, subject: odd, span: '2026-01-31' }, ...counted },
   listings: { ip: odd, list: odd, since: NOW, until: null, codes: odd },
   list_checks: { ip: odd, list: odd, state: 'clear', at: NOW },
   limits: limitRow({

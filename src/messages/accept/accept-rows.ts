@@ -28,7 +28,7 @@ import {
   type Stream,
   type Suppressed,
 } from './may-send.ts';
-import { giveUpAt, type RetryRule } from '../delivery/retry.ts';
+import { giveUpAt, type AgeRule } from '../delivery/retry.ts';
 import type { MessageContent, MessageDraft } from '../request/send-request.ts';
 import { packedBody } from '../store/stored-content.ts';
 import { wordRows } from '../list/message-filter.ts';
@@ -37,7 +37,7 @@ import type { TrackingRule } from '../request/tracking-rule.ts';
 import { unsubscribeJson } from '../request/unsubscribe.ts';
 
 export interface AcceptRowsDeps {
-  retry: Pick<RetryRule, 'maxAge'>;
+  retry: AgeRule;
   simulatorDomain: string;
 }
 
@@ -133,8 +133,9 @@ export function addMessage(deps: AcceptRowsDeps, plan: Plan, message: NewMessage
   const { draft, now, sender } = message;
   const row = messageRow(deps, plan, message);
   const sendAt = row.send_at ?? now;
-  const giveUp = giveUpAt(deps.retry, now, row.send_at, row.expires_at);
   for (const [place, { type, mailbox }] of everyRecipient(draft).entries()) {
+    const mail = { account: sender.accountId, domain: mailbox.domain, stream: row.stream };
+    const giveUp = giveUpAt(deps.retry, mail, now, row.send_at, row.expires_at);
     const delivery = deliveryRow(deps, message, row, { type, mailbox, lead: place === 0, sendAt, giveUp });
     addDelivery(plan, message, row, delivery);
     if (delivery.lead === 1) row.status = delivery.status;

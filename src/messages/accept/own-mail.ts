@@ -6,7 +6,7 @@ import { OWN_ACCOUNT } from '../../accounts/account-store.ts';
 import type { Mailbox } from '../../mail/address.ts';
 import type { Attachment } from '../../mail/mime-write.ts';
 import type { Rows } from '../../storage/rows.ts';
-import type { RetryRule } from '../delivery/retry.ts';
+import type { AgeRule } from '../delivery/retry.ts';
 import type { MessageDraft } from '../request/message-draft.ts';
 import { addMessage, newPlan, type Plan } from './accept-rows.ts';
 import { DEFAULT_STREAM, type Sender } from './may-send.ts';
@@ -40,25 +40,14 @@ const stream = { slug: DEFAULT_STREAM, class: 0, isBroadcast: false };
 const nothing = { cc: [], bcc: [], replyTo: [], tags: [], metadata: {}, sendAt: null, expiresAt: null, stream: null };
 
 /** Makes the rows of one mail. `isSimulated`: it goes to the simulator and never leaves this server. */
-export function ownMailRows(
-  mail: OwnMail,
-  now: number,
-  retry: Pick<RetryRule, 'maxAge'>,
-  { isSimulated = false } = {},
-): OwnMailRows {
+export function ownMailRows(mail: OwnMail, now: number, retry: AgeRule, { isSimulated = false } = {}): OwnMailRows {
   const plan = newPlan(false);
   addOwnMail(plan, mail, now, retry, isSimulated);
   const { contents, attachments, messages, deliveries } = plan.rows;
   return { contents, attachments, messages, deliveries, counters: [...plan.counters.values()] };
 }
 
-export function addOwnMail(
-  plan: Plan,
-  mail: OwnMail,
-  now: number,
-  retry: Pick<RetryRule, 'maxAge'>,
-  isSimulated = false,
-): void {
+export function addOwnMail(plan: Plan, mail: OwnMail, now: number, retry: AgeRule, isSimulated = false): void {
   const { id, from, to, subject, content } = mail;
   const isText = content.kind === 'text';
   const draft: MessageDraft = {

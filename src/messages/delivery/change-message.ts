@@ -8,14 +8,14 @@ import type { DeliveryRow, DeliveryStatus, MessageRow } from '../../storage/tabl
 import type { DueHint } from './due-hint.ts';
 import { isWaiting } from './decide.ts';
 import type { Occurrence, Recorded, Recorder, RowsAfter } from './record.ts';
-import { giveUpAt, type RetryRule } from './retry.ts';
+import { giveUpAt, type AgeRule } from './retry.ts';
 
 export interface ChangeDeps {
   db: { prepared: Connection };
   clock: Clock;
   recorder: Recorder;
   notifiers: { deliveries: Notifier<readonly DueHint[]> };
-  retry: Pick<RetryRule, 'maxAge'>;
+  retry: AgeRule;
 }
 
 async function waitingDeliveries({ db }: Pick<ChangeDeps, 'db'>, messageId: string): Promise<DeliveryRow[]> {
@@ -106,7 +106,7 @@ const countOf = (recorded: readonly Recorded[]): number => recorded.filter(({ ap
 /** Moves the time of sending before the first attempt. Throws `invalid_state` and `invalid_field`. */
 export async function rescheduleMessage(
   deps: ChangeDeps,
-  message: Pick<MessageRow, 'id' | 'created_at' | 'expires_at'>,
+  message: Pick<MessageRow, 'id' | 'created_at' | 'expires_at' | 'account_id' | 'stream'>,
   sendAt: number,
   alsoInTransaction: RowsFor<MessageRow> = noRows,
 ): Promise<void> {
@@ -114,13 +114,18 @@ export async function rescheduleMessage(
   const at = Math.max(sendAt, now);
   if (message.expires_at !== null && message.expires_at <= at)
     throw new Problem('invalid_field', '`send_at` must be before `expires_at`.', { field: 'send_at' });
-  const giveUp = giveUpAt(deps.retry, message.created_at, at, message.expires_at);
+  const { account_id: account, stream } = message;
+  const giveUp = (domain: string): number =>
+    giveUpAt(deps.retry, { account, stream, domain }, message.created_at, at, message.expires_at);
   const rows = await waitingDeliveries(deps, message.id);
   const recorded =
     rows.length === 0
       ? []
       : await deps.recorder.record(
-          rows.map(({ id }) => ({ deliveryId: id, change: { kind: 'rescheduled', sendAt: at, giveUpAt: giveUp } })),
+          rows.map(({ id, domain }) => ({
+            deliveryId: id,
+            change: { kind: 'rescheduled', sendAt: at, giveUpAt: giveUp(domain) },
+          })),
           withMessage(message.id, alsoInTransaction),
         );
   if (!recorded.some(({ applied }) => applied))

@@ -11,12 +11,12 @@ import type { DeliveryStatus } from '../../storage/tables.ts';
 import { statement } from '../../storage/sql.ts';
 import type { DecidedEvent } from './decide.ts';
 import { ownMailRows, type OwnMail, type OwnMailRows } from '../accept/own-mail.ts';
-import type { RetryRule } from './retry.ts';
+import type { AgeRule } from './retry.ts';
 
 export interface NoticeRule {
   /** Setting `smtp.hostname`: the host that gave up. */
   hostname: string;
-  retry: Pick<RetryRule, 'maxAge'>;
+  retry: AgeRule;
 }
 
 export interface Failure {

@@ -17,6 +17,8 @@ export type HoldMark =
   | { kind: 'stream'; accountId: string; stream: string }
   /** `domain:<account id>/<domain>`, a sending domain that is not verified. */
   | { kind: 'domain'; accountId: string; domain: string }
+  /** `rule:<name>@<ms since the epoch>`: until then a rule lets no more mail of a stream go. */
+  | { kind: 'rule'; rule: string; until: number }
   /** `pool:<pool>@<site>` or `paused:<pool>@<site>`. */
   | PoolMark;
 
@@ -30,6 +32,8 @@ export function writeMark(mark: HoldMark): string {
       return `stream:${mark.accountId}/${mark.stream}`;
     case 'domain':
       return `domain:${mark.accountId}/${mark.domain}`;
+    case 'rule':
+      return `rule:${mark.rule}@${String(mark.until)}`;
     case 'pool':
     case 'paused':
       return `${mark.kind}:${mark.pool}@${mark.site}`;
@@ -47,6 +51,8 @@ export function readMark(text: string): HoldMark | null {
       return { kind, accountId: first, stream: second };
     case 'domain':
       return { kind, accountId: first, domain: second };
+    case 'rule':
+      return { kind, rule: first, until: Number(second) };
     case 'pool':
     case 'paused':
       return second === '' ? null : { kind, pool: first, site: second };
@@ -55,10 +61,10 @@ export function readMark(text: string): HoldMark | null {
   }
 }
 
-/** Returns whether a mark is that of a pool, whose sources only the node that delivers the mail knows. */
-export function isOfPool(text: string): boolean {
+/** Returns whether a mark is that of a pool or a rule, of which only the node that delivers the mail knows. */
+export function isOfEngine(text: string): boolean {
   const kind = readMark(text)?.kind;
-  return kind === 'pool' || kind === 'paused';
+  return kind === 'pool' || kind === 'paused' || kind === 'rule';
 }
 
 /** Returns whether the operator or the customer set the hold of this mark: such a hold stops the clock that leads to giving up. */

@@ -37,12 +37,12 @@ export interface HoldDeps {
   pauses: AccountPauses;
   streams: Pick<Streams, 'find'>;
   directory: Pick<DomainDirectory, 'findOf'>;
-  /** Returns the hold of a mark `pool:...` or `paused:...`, or null if the mail may be sent. */
-  poolHold?: (by: string) => Hold | null;
+  /** Returns the hold of a mark `pool:...`, `paused:...` or `rule:...`, or null if the mail may be sent. */
+  engineHold?: (by: string) => Hold | null;
 }
 
 /** Asked before every attempt: nearly all answers come from memory. */
-export function createHolds({ clock, book, pauses, streams, directory, poolHold }: HoldDeps) {
+export function createHolds({ clock, book, pauses, streams, directory, engineHold }: HoldDeps) {
   const isPausedStream = async (accountId: string, slug: string): Promise<boolean> =>
     (await streams.find(accountId, slug))?.paused === 1;
   // Asked by account: mail of one account must not be sent because another account has verified the name.
@@ -91,7 +91,8 @@ export function createHolds({ clock, book, pauses, streams, directory, poolHold 
           return (await unverified(mark.accountId, mark.domain)) !== null;
         case 'pool':
         case 'paused':
-          return poolHold !== undefined && poolHold(by) !== null;
+        case 'rule':
+          return engineHold !== undefined && engineHold(by) !== null;
         case undefined:
           return false;
       }

@@ -1,5 +1,6 @@
 /** Decides when a deferred delivery is tried again, and when it is given up. */
 import { wordingOf } from '../../base/phrase.ts';
+import type { MailRule } from '../../config/mail-rules.ts';
 import { DAY_MS, HOUR_MS, MINUTE_MS } from '../../base/time.ts';
 
 export interface RetryRule {
@@ -7,7 +8,39 @@ export interface RetryRule {
   schedule: readonly number[];
   /** Time until a message is given up, in ms from its send_at or acceptance. */
   maxAge: number;
+  /** Rules for some of the mail: the first one that matches and says it counts. */
+  rules: readonly MailRule[];
 }
+
+/** The rule as far as the acceptance of a mail needs it. */
+export type AgeRule = Pick<RetryRule, 'maxAge' | 'rules'>;
+
+/** A mail, as far as rules tell it from others. */
+export interface RuledMail {
+  account: string;
+  domain: string;
+  stream: string;
+}
+
+const matches = ({ match: { account, domain, stream } }: MailRule, mail: RuledMail): boolean =>
+  (account === undefined || account === mail.account) &&
+  (domain === undefined || domain === mail.domain) &&
+  (stream === undefined || stream === mail.stream);
+
+const ruledFor = <Name extends 'retry' | 'maxAge'>(
+  rules: RetryRule['rules'],
+  mail: RuledMail,
+  name: Name,
+): MailRule[Name] => rules.find((rule) => rule[name] !== undefined && matches(rule, mail))?.[name];
+
+/** Returns the waits between the attempts of this mail, in ms. */
+export const scheduleFor = ({ schedule, rules }: Pick<RetryRule, 'schedule' | 'rules'>, mail: RuledMail) => ({
+  schedule: ruledFor(rules, mail, 'retry') ?? schedule,
+});
+
+/** Returns the longest wait of any mail, in ms. */
+export const longestWait = ({ schedule, rules }: RetryRule): number =>
+  Math.max(...schedule, ...rules.flatMap(({ retry = [] }) => retry));
 
 /** Share of random variation in each wait: mail that was deferred at once must not come back at once. */
 const JITTER = 0.2;
@@ -58,12 +91,13 @@ function hintedWait(hint: RetryHint | null, attempt: number, scheduled: number, 
 
 /** Returns when a message is given up: at its own expires_at, or at the queue's age limit counted from the time it was to be sent. */
 export function giveUpAt(
-  rule: Pick<RetryRule, 'maxAge'>,
+  { maxAge, rules }: AgeRule,
+  mail: RuledMail,
   acceptedAt: number,
   sendAt: number | null,
   expiresAt: number | null,
 ): number {
-  const limit = Math.max(acceptedAt, sendAt ?? 0) + rule.maxAge;
+  const limit = Math.max(acceptedAt, sendAt ?? 0) + (ruledFor(rules, mail, 'maxAge') ?? maxAge);
   return expiresAt === null ? limit : Math.min(limit, expiresAt);
 }
 

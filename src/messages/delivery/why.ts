@@ -43,7 +43,7 @@ export interface LaneWait {
   until: number | null;
   by: SetBy;
   /** The kind of limit, if one that closes the lane or a part of it. */
-  kind?: 'sender' | 'block_list' | 'load' | 'tls' | 'rule';
+  kind?: 'sender' | 'block_list' | 'load' | 'tls' | 'rule' | 'warm_up';
   /** True if nothing is sent meanwhile; false if mail is sent more slowly. */
   stops: boolean;
   /** The recipient domain and the account that it is about; absent for all. */

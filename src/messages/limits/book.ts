@@ -13,6 +13,7 @@ import type { Connection } from '../../storage/connection.ts';
 import type { Database } from '../../storage/database.ts';
 import { insertRows, type Rows } from '../../storage/rows.ts';
 import { systemSource, type LimitRow } from '../../storage/tables.ts';
+import { LimitCounts, MOST_READ, type CountRules } from './counts.ts';
 import {
   ANY_SOURCE,
   EVERYWHERE,
@@ -50,22 +51,99 @@ const placeOf = ({ site, source }: Pick<About, 'site' | 'source'>): string => `$
 /** The place of what names neither a site nor a source, and is found by the mail. */
 const OF_MAIL = placeOf({ site: EVERYWHERE, source: ANY_SOURCE });
 
-export type PlaceLimits = ReturnType<LimitBook['at']>;
+/** By recipient domain (of holds on mail: the narrowest thing that each names), then by key. `version` is another one after each change. */
+interface Place {
+  version: number;
+  readonly parts: Map<string, Map<string, Limit>>;
+}
+
+/** The limits of a lane, kept until one of its places has changed: each mail asks for them several times. */
+export class PlaceLimits {
+  private readonly clock: Clock;
+  private readonly places: ReadonlyMap<string, Place>;
+  private readonly names: readonly string[];
+  private readonly counting: readonly Limit[];
+  private whole: readonly Limit[] = [];
+  private version = -1;
+  /** When one of those that are set by hand ends. */
+  private endsAt = 0;
+  private readonly hasDomains: boolean;
+  readonly get: (key: string) => Limit | undefined;
+
+  constructor(
+    { clock, places, get }: Pick<PlaceLimits, 'get'> & { clock: Clock; places: PlaceLimits['places'] },
+    names: readonly string[],
+    counting: readonly Limit[],
+  ) {
+    this.clock = clock;
+    this.places = places;
+    this.get = get;
+    this.names = names;
+    this.counting = counting;
+    this.hasDomains = counting.some(({ domain }) => domain !== null);
+  }
+
+  all(): Limit[] {
+    const now = this.clock.now();
+    return this.found()
+      .flatMap(({ parts }) => [...parts.values()].flatMap((of) => [...of.values()]))
+      .filter((limit) => isInForce(limit, now));
+  }
+
+  /** Returns those that may cover mail to this domain; null for those that are about no single domain. An operator's lane has thousands of others. */
+  of(domain: string | null): readonly Limit[] {
+    const own: Limit[] = [];
+    // Versions only grow, also of a place that is made again: the sum of as many, with their number, is another one after each change.
+    let version = 0;
+    for (const name of this.names) {
+      const place = this.places.get(name);
+      if (place === undefined) continue;
+      version += 4 * place.version + 1;
+      const found = domain === null ? undefined : place.parts.get(domain);
+      if (found !== undefined) own.push(...found.values());
+    }
+    if (version !== this.version || this.endsAt <= this.clock.now()) this.refresh(version);
+    if (this.hasDomains) own.push(...this.counting.filter((limit) => limit.domain === domain));
+    return own.length === 0 ? this.whole : [...this.whole, ...own];
+  }
+
+  private found(): Place[] {
+    return this.names.flatMap((name) => this.places.get(name) ?? []);
+  }
+
+  private refresh(version: number): void {
+    const now = this.clock.now();
+    const whole = this.found().flatMap(({ parts }) => [...(parts.get(ALL_DOMAINS)?.values() ?? [])]);
+    const inForce = whole.filter((limit) => isInForce(limit, now));
+    const ends = inForce.flatMap(({ by, until }) => (by === 'operator' && until > 0 ? until : []));
+    this.whole = [...inForce, ...this.counting.filter((limit) => limit.domain === null)];
+    this.version = version;
+    this.endsAt = Math.min(Infinity, ...ends);
+  }
+}
 
 export class LimitBook {
   private readonly deps: LimitBookDeps;
   /** The name of this node if each has a system's address of its own; else null. */
   private readonly node: string | null;
-  /** By site and source, then by recipient domain (of holds on mail: the narrowest thing that each names), then by key. */
-  private readonly places = new Map<string, Map<string, Map<string, Limit>>>();
+  readonly counts: LimitCounts;
+  /** By source and site. */
+  private readonly places = new Map<string, Place>();
+  private versions = 0;
   private readonly order: LRUCache<string, Limit>;
   /** Limits that are set by hand, by id. */
   private readonly byHand = new Map<string, Limit>();
   private readonly unwritten = new Map<string, Limit>();
   private readAt = 0;
 
-  constructor(deps: LimitBookDeps, { node }: { node: string | null }) {
+  constructor(
+    deps: LimitBookDeps,
+    { node, nodes = () => 1, rules }: { node: string | null; nodes?: () => number; rules?: CountRules },
+  ) {
     this.deps = deps;
+    const failed = (err: unknown): void =>
+      deps.log.error({ event: 'storage_failed', err }, 'the counts of limits could not be read');
+    this.counts = new LimitCounts({ db: deps.db, clock: deps.clock, nodes, failed }, rules);
     this.node = node;
     this.order = new LRUCache({
       max: MOST_LIMITS,
@@ -79,38 +157,24 @@ export class LimitBook {
   }
 
   /** Returns the limits and the evidence of a site from one source, of the source at every site and of the site, as they are whenever it is asked. */
-  at(site: string, source: string) {
-    const names = [
-      placeOf({ site, source }),
-      placeOf({ site: EVERYWHERE, source }),
-      placeOf({ site, source: ANY_SOURCE }),
-    ];
-    return {
-      get: (key: string): Limit | undefined => this.order.peek(key),
-      all: (): Limit[] =>
-        names
-          .flatMap((name) => [...(this.places.get(name)?.values() ?? [])].flatMap((of) => [...of.values()]))
-          .filter((limit) => this.isInForce(limit)),
-      /** Returns those that may cover mail to this domain; null for those that are about no single domain. An operator's lane has thousands of others. */
-      of: (domain: string | null): Limit[] => {
-        const found: Limit[] = [];
-        for (const name of names) {
-          const place = this.places.get(name);
-          if (place === undefined) continue;
-          for (const limit of place.get(ALL_DOMAINS)?.values() ?? []) if (this.isInForce(limit)) found.push(limit);
-          if (domain !== null) for (const limit of place.get(domain)?.values() ?? []) found.push(limit);
-        }
-        return found;
-      },
-    };
+  at(site: string, source: string, operator: string | null = null): PlaceLimits {
+    const about = { site, source };
+    const names = [about, { site: EVERYWHERE, source }, { site, source: ANY_SOURCE }].map(placeOf);
+    return new PlaceLimits(
+      { clock: this.deps.clock, places: this.places, get: this.get },
+      names,
+      this.counts.limitsAt(about, operator),
+    );
   }
+
+  readonly get = (key: string): Limit | undefined => this.order.peek(key);
 
   /** Returns the hold on this mail, or null: the narrowest first. */
   holdOn(mail: MailFacts): Limit | null {
     const holdsOnMail = this.places.get(OF_MAIL);
     if (holdsOnMail === undefined) return null;
     for (const part of partsOf(mail))
-      for (const limit of holdsOnMail.get(part)?.values() ?? [])
+      for (const limit of holdsOnMail.parts.get(part)?.values() ?? [])
         if (holds(limit, mail) && this.isInForce(limit)) return limit;
     return null;
   }
@@ -196,7 +260,7 @@ export class LimitBook {
   /** Forgets what was not worth writing of a lane that has no mail. */
   forget(site: string, source: string): void {
     const place = this.places.get(placeOf({ site, source }));
-    for (const [key, limit] of [...(place?.values() ?? [])].flatMap((of) => [...of]))
+    for (const [key, limit] of [...(place?.parts.values() ?? [])].flatMap((of) => [...of]))
       if (limit.by !== 'operator' && !isKept(limit)) this.remove(key, limit);
   }
 
@@ -204,7 +268,7 @@ export class LimitBook {
   with({ record }: Pick<Recorder, 'record'>): Pick<Recorder, 'record'> {
     return {
       record: (occurrences, rows) =>
-        this.unwritten.size === 0 || rows !== undefined
+        !this.hasUnwritten || rows !== undefined
           ? record(occurrences, rows)
           : this.writeBy((limits) => record(occurrences, limits)),
     };
@@ -212,7 +276,7 @@ export class LimitBook {
 
   async write(): Promise<void> {
     const { db, log } = this.deps;
-    if (this.unwritten.size === 0) return;
+    if (!this.hasUnwritten) return;
     await this.writeBy((limits) => db.commit.transact((tx) => insertRows(tx, [limits]))).catch((err: unknown) =>
       log.error(
         { event: 'storage_failed', err },
@@ -221,14 +285,21 @@ export class LimitBook {
     );
   }
 
+  private get hasUnwritten(): boolean {
+    return this.unwritten.size > 0 || this.counts.hasUnwritten;
+  }
+
   private async writeBy<Result>(commit: (limits: Rows) => Promise<Result>): Promise<Result> {
     const some = [...this.unwritten];
+    const counts = this.counts.takeUnwritten();
     this.unwritten.clear();
     try {
-      const result = await commit({ limits: some.map(([, limit]) => rowOf(limit)) });
-      this.deps.announce();
+      const result = await commit({ limits: some.map(([, limit]) => rowOf(limit)), limit_counts: counts });
+      this.counts.written(counts, true);
+      if (some.length > 0) this.deps.announce();
       return result;
     } catch (error) {
+      this.counts.written(counts, false);
       for (const [key, limit] of some) if (!this.unwritten.has(key)) this.unwritten.set(key, limit);
       throw error;
     }
@@ -241,10 +312,12 @@ export class LimitBook {
     ))
       this.take(row.id, limitOf(row));
     await this.read(0);
+    await this.counts.read();
   }
 
   /** Reads what other nodes have changed since the last time. Returns the limits that are others now. */
-  reread(): Promise<readonly Limit[]> {
+  async reread(): Promise<readonly Limit[]> {
+    await this.counts.read(1, MOST_READ);
     return this.read(this.readAt - SLACK_MS);
   }
 
@@ -304,7 +377,7 @@ export class LimitBook {
   }
 
   private byHandAt(site: string, source: string, kind: LimitKind): Limit[] {
-    const place = this.places.get(placeOf({ site, source }))?.get(ALL_DOMAINS);
+    const place = this.places.get(placeOf({ site, source }))?.parts.get(ALL_DOMAINS);
     return [...(place?.values() ?? [])].filter((limit) => limit.kind === kind && this.isInForce(limit));
   }
 
@@ -322,20 +395,23 @@ export class LimitBook {
     if (limit.by !== 'operator') this.order.set(key, limit);
     else this.byHand.set(key, limit);
     const name = placeOf(limit);
-    const place = this.places.get(name) ?? new Map<string, Map<string, Limit>>();
+    const place = this.places.get(name) ?? { version: 0, parts: new Map<string, Map<string, Limit>>() };
+    place.version = ++this.versions;
     this.places.set(name, place);
-    const own = place.get(partOf(limit));
-    if (own === undefined) place.set(partOf(limit), new Map([[key, limit]]));
+    const own = place.parts.get(partOf(limit));
+    if (own === undefined) place.parts.set(partOf(limit), new Map([[key, limit]]));
     else own.set(key, limit);
   }
 
   private drop(key: string, limit: Limit): void {
     const name = placeOf(limit);
     const place = this.places.get(name);
-    const own = place?.get(partOf(limit));
+    if (place === undefined) return;
+    place.version = ++this.versions;
+    const own = place.parts.get(partOf(limit));
     own?.delete(key);
-    if (own?.size === 0) place?.delete(partOf(limit));
-    if (place?.size === 0) this.places.delete(name);
+    if (own?.size === 0) place.parts.delete(partOf(limit));
+    if (place.parts.size === 0) this.places.delete(name);
   }
 }
 
@@ -372,7 +448,7 @@ const ended = (limit: Limit, now: number): Limit => ({ ...limit, until: 0, step:
 
 export function rowOf(limit: Limit): LimitRow {
   const { id: _, by, perMinute, knownPerMinute, changedAt, refusedAt, ...others } = limit;
-  const { message, batch, key, catchesNew, evidence: __, ...same } = others;
+  const { message, batch, key, catchesNew, evidence: __, quota: ___, ...same } = others;
   return {
     ...same,
     id: keyOf(limit),
@@ -398,6 +474,7 @@ function limitOf(row: LimitRow): Limit {
     ...{ by, perMinute, knownPerMinute, changedAt, refusedAt, message, batch, key },
     id: by === 'operator' ? id : null,
     catchesNew: catchesNew === 1,
+    quota: null,
     evidence: null,
   };
 }

@@ -5,9 +5,13 @@
  */
 import type { Subject } from '../delivery/delivery.ts';
 
-/** The subject of the answers that made it; `rule` for a shaping rule; by hand, `hold` keeps mail back, and `limit` has numbers. */
+/** The subject of the answers that made it; `rule` for a shaping rule; by hand, `hold` keeps mail back, and `limit` has numbers; `count` is a number of mails in an hour or a day (counts.ts), which has no row. */
 export type LimitKind =
-  Extract<Subject, 'sender' | 'block_list' | 'load' | 'tls' | 'rate' | 'connections'> | 'rule' | 'hold' | 'limit';
+  | Extract<Subject, 'sender' | 'block_list' | 'load' | 'tls' | 'rate' | 'connections'>
+  | 'rule'
+  | 'hold'
+  | 'limit'
+  | 'count';
 
 /** The subject of a limit; null means all. */
 export interface About {
@@ -37,6 +41,17 @@ export interface OfMail {
   readonly key: string | null;
 }
 
+/** How many mails may go in an hour or a day. */
+export interface Quota {
+  /** The name of the rule. */
+  readonly rule: string;
+  readonly of: 'hour' | 'day';
+  /** Null for a warm-up, whose number grows. */
+  readonly most: number | null;
+  /** Mail that differs in one of these is counted apart. */
+  readonly each: readonly ('source' | 'site' | 'domain' | 'account' | 'stream')[];
+}
+
 export interface Limit extends About, OfMail {
   /** Null for what is not set by hand: its key names it. */
   readonly id: string | null;
@@ -63,6 +78,8 @@ export interface Limit extends About, OfMail {
   readonly actor: string | null;
   /** False if mail that is accepted after `since` goes. */
   readonly catchesNew: boolean;
+  /** Of a `count`; else null. */
+  readonly quota: Quota | null;
   /** Null if the limit stands. */
   readonly evidence: Evidence | null;
 }
@@ -75,10 +92,12 @@ export const ANY_SOURCE = '*';
 export interface MailKey {
   readonly account: string;
   readonly domain: string;
+  /** Known if a limit tells streams apart. */
+  readonly stream?: string | undefined;
 }
 
 /** Kinds that close what they are about; one mail tries when the time is over. */
-export type ClosingKind = Exclude<LimitKind, 'rate' | 'connections' | 'hold' | 'limit'>;
+export type ClosingKind = Exclude<LimitKind, 'rate' | 'connections' | 'hold' | 'limit' | 'count'>;
 export const closingKinds: readonly ClosingKind[] = ['block_list', 'sender', 'load', 'tls', 'rule'];
 const closing: ReadonlySet<LimitKind> = new Set(closingKinds);
 export const isClosing = ({ kind }: Pick<Limit, 'kind'>): boolean => closing.has(kind);
@@ -94,11 +113,17 @@ export const keyOf = ({
   id ?? `${kind} ${site} ${source} ${domain ?? '*'} ${account ?? '*'}`;
 
 /** Returns whether a limit of the mail's site and source covers this mail. */
-export const covers = ({ domain, account }: Limit, mail: MailKey): boolean =>
-  (domain === null || domain === mail.domain) && (account === null || account === mail.account);
+export const covers = ({ domain, account, stream }: Limit, mail: MailKey): boolean =>
+  (domain === null || domain === mail.domain) &&
+  (account === null || account === mail.account) &&
+  (stream === null || stream === mail.stream);
 
 /** Returns whether it covers all mail of its site and source. */
-export const isWhole = ({ domain, account }: Limit): boolean => domain === null && account === null;
+export const isWhole = ({ domain, account, stream, quota }: Limit): boolean =>
+  domain === null &&
+  account === null &&
+  stream === null &&
+  (quota === null || quota.each.every((one) => one === 'source' || one === 'site'));
 
 /** The properties of a mail that a hold can name. */
 export interface MailFacts {
@@ -193,6 +218,7 @@ export const newLimit = (kind: LimitKind, about: About, now: number): Limit => (
   cause: '',
   actor: null,
   catchesNew: true,
+  quota: null,
   evidence: { count: 0, members: [], accounts: {} },
 });
 

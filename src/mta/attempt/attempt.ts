@@ -4,7 +4,7 @@ import type { Clock } from '../../base/clock.ts';
 import type { Log } from '../../base/log.ts';
 import { MINUTE_MS } from '../../base/time.ts';
 import type { Outcome } from '../../messages/delivery/delivery.ts';
-import { nextTryAt } from '../../messages/delivery/retry.ts';
+import { nextTryAt, scheduleFor } from '../../messages/delivery/retry.ts';
 import type { MailKey } from '../../messages/limits/limit.ts';
 import {
   connectToSite,
@@ -127,7 +127,7 @@ export class Attempts {
       const end = simulatedEnd(mail.testOutcome, mail.recipient, this.engine.options.simulatorDomain);
       ended = { kind: 'done', ...simulate(end, number, now) };
     } else {
-      const frame = this.frameOf(number, startedAt)(now);
+      const frame = this.frameOf(job, mail.stream, number, startedAt)(now);
       ended = done(destination.kind === 'discard' ? discarded(frame) : outcomeOfRoute(frame, destination.route));
     }
     this.note(job, mail, destination, number, ended.outcome);
@@ -135,10 +135,11 @@ export class Attempts {
   }
 
   /** Returns the end of an attempt whose mail cannot be sent: it waits if a later try may send it. */
-  fail({ id }: Job, failure: Failure, number: number): Attempted {
+  fail(job: Job, failure: Failure, number: number): Attempted {
+    const { id } = job;
     const { log, clock } = this.engine;
     const now = clock.now();
-    const frame = this.frameOf(number, now)(now);
+    const frame = this.frameOf(job, job.preference?.stream ?? '', number, now)(now);
     if (failure.kind === 'gone') return done(cannotBuild(frame, 'its rows are gone'));
     if (failure.kind === 'unbuildable') return done(cannotBuild(frame, failure.why));
     const facts = { recipient_id: id, delivery_id: id, reason: failure.why };
@@ -183,16 +184,17 @@ export class Attempts {
   }
 
   /** The wait before the next try begins when the attempt has ended: a host that lets us wait is not asked again at once. */
-  private frameOf(number: number, startedAt: number, viaRelay = false): FrameAt {
+  private frameOf(job: Job, stream: string, number: number, startedAt: number, viaRelay = false): FrameAt {
     const { options, judge, random } = this.engine;
     const lot = random();
+    const rule = scheduleFor(options.retry, { account: job.share, domain: job.domain, stream });
     return (endedAt) => ({
       startedAt,
       endedAt,
-      retryAt: nextTryAt(options.retry, number, endedAt, lot),
+      retryAt: nextTryAt(rule, number, endedAt, lot),
       viaRelay,
       judge,
-      retryWith: (hint) => nextTryAt(options.retry, number, endedAt, lot, hint),
+      retryWith: (hint) => nextTryAt(rule, number, endedAt, lot, hint),
     });
   }
 
@@ -205,13 +207,11 @@ export class Attempts {
     delete job.pacedLane;
     let isLearnt = false;
     try {
-      const tried = await this.sendToSite(source, mail, number, passage);
+      const tried = await this.sendToSite(job, mail, number, passage);
       if (tried.kind === 'untried') return { kind: 'untried', dueAt: clock.now() + UNTRIED_MS };
       if (tried.kind === 'unmade') return this.fail(job, tried.failure, number);
       const { outcome } = tried;
       isLearnt = true;
-      // The mail has used up its part of what its source may send today.
-      delete job.quotaSite;
       const learnt = control.learn(
         lane,
         key,
@@ -225,12 +225,12 @@ export class Attempts {
     }
   }
 
-  private async sendToSite(source: string | null, mail: Ready, number: number, passage: SitePassage): Promise<Tried> {
+  private async sendToSite(job: Job, mail: Ready, number: number, passage: SitePassage): Promise<Tried> {
     const { clock } = this.engine;
     const { startedAt, destination: site } = passage;
-    const frameAt = this.frameOf(number, startedAt, site.relay !== null);
+    const frameAt = this.frameOf(job, mail.stream, number, startedAt, site.relay !== null);
     if (passage.kind === 'unreached') return { kind: 'tried', outcome: passage.outcome(frameAt(clock.now())) };
-    const context = this.contextOf(source);
+    const context = this.contextOf(job.source ?? null);
     return deliver(context, { site, mail, frameAt }, passage.connection);
   }
 
@@ -271,7 +271,6 @@ export class Attempts {
     );
     if (destination.kind !== 'site') return;
     this.warnOfSetUp(lane, outcome);
-    engine.sources.note(source, destination.name, outcome);
     const port = destination.hosts.find(({ name }) => name === facts.mx)?.port;
     if (outcome.kind === 'accepted' && port !== undefined && destination.relay === null && destination.tls !== 'none')
       engine.hostTls.noteUse(`${facts.mx ?? ''}:${String(port)}`, facts.tls !== null);
@@ -288,7 +287,11 @@ function aboutThisMail({ tlsRequest = null }: Ready, outcome: Outcome): Outcome 
 
 const messageGrounds = { rule: 'tls', infrastructure: false, greylisting: false, about: 'message' } as const;
 
-export const mailKeyOf = ({ share, domain }: Pick<Job, 'share' | 'domain'>): MailKey => ({ account: share, domain });
+export const mailKeyOf = ({ share, domain, preference }: Pick<Job, 'share' | 'domain' | 'preference'>): MailKey => ({
+  account: share,
+  domain,
+  stream: preference?.stream,
+});
 
 /** Plaintext has a policy, too: one that allows it, or one that kept the mail from the host. */
 const policyOf = (

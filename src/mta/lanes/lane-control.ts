@@ -128,6 +128,7 @@ export class LaneControl {
     for (const traffic of trafficsOf(state, mail.domain, now))
       traffic.begin(this.perMinuteOf(lane, state, mail.domain, traffic), now);
     if (found.kind === 'go') for (const limit of found.probed) this.probes.add(keyOf(limit));
+    this.count(state, mail, 1);
   }
 
   putBack(lane: string, mail: MailKey): void {
@@ -135,6 +136,7 @@ export class LaneControl {
     const now = this.engine.clock.now();
     for (const traffic of trafficsOf(state, mail.domain, now))
       traffic.putBack(this.perMinuteOf(lane, state, mail.domain, traffic));
+    this.count(state, mail, -1);
     this.endProbes(state, mail);
   }
 
@@ -148,6 +150,7 @@ export class LaneControl {
       else traffic.end();
     // Whatever the answer is about, this mail finds out nothing more: the next one may try.
     this.endProbes(state, mail);
+    this.countOutcome(lane, state, mail, outcome);
     const lesson = learn(
       this.limitsAt(state),
       this.factsOf(lane, state, hasOtherSource),
@@ -168,6 +171,7 @@ export class LaneControl {
     const state = this.stateOf(lane);
     const now = this.engine.clock.now();
     for (const traffic of trafficsOf(state, mail.domain, now)) traffic.end();
+    this.count(state, mail, -1);
     this.endProbes(state, mail);
   }
 
@@ -214,7 +218,7 @@ export class LaneControl {
     const now = clock.now();
     const stored = limits.storedName(source);
     const all = limits
-      .at(site.name, stored)
+      .at(site.name, stored, site.operator?.name ?? null)
       .of(mail?.domain ?? null)
       .filter((limit) => stands(limit) && (mail === null ? isWhole(limit) : covers(limit, mail)));
     const closed = all.filter((limit) => (isClosing(limit) || limit.kind === 'rate') && limit.until > now);
@@ -226,7 +230,8 @@ export class LaneControl {
           ...downs.map((wait) => ((wait?.until ?? null) === null ? now + LOOK_AGAIN_MS : (wait?.until ?? 0) + ahead)),
         )
       : 0;
-    const until = Math.max(0, opens, ...closed.map((limit) => limit.until));
+    const full = all.map((limit) => limits.counts.fullUntil(limit, mail));
+    const until = Math.max(0, opens, ...closed.map((limit) => limit.until), ...full);
     return {
       closedUntil: until > now ? Math.round(until) : null,
       isSuspect:
@@ -356,17 +361,24 @@ export class LaneControl {
     for (const state of this.states.values()) state.timer?.cancel();
   }
 
+  /** Returns the limits of a lane. They are found once: `PlaceLimits` knows when they are others. */
   private limitsAt(state: LaneState): PlaceLimits {
     const { limits, clock } = this.engine;
-    const about = this.aboutOf(state);
-    const found = (state.limits ??= limits.at(about.site, about.source));
-    if (state.site !== null && found.get(keyOf({ ...about, kind: 'connections' })) === undefined)
+    const { at, about, connections } = (state.limits ??= this.placeOf(state));
+    if (state.site !== null && limits.get(connections) === undefined)
       limits.put([firstConnections(about, this.connectionsOf(state), clock.now())]);
-    return found;
+    return at;
   }
 
-  private aboutOf({ site, source }: LaneState): About {
-    return { site: site?.name ?? '~', source: this.engine.limits.storedName(source), domain: null, account: null };
+  private placeOf({ site, source }: LaneState): NonNullable<LaneState['limits']> {
+    const { limits } = this.engine;
+    const about = { site: site?.name ?? '~', source: limits.storedName(source), domain: null, account: null };
+    const at = limits.at(about.site, about.source, site?.operator?.name ?? null);
+    return { at, about, connections: keyOf({ ...about, kind: 'connections' }) };
+  }
+
+  private aboutOf(state: LaneState): About {
+    return (state.limits ??= this.placeOf(state)).about;
   }
 
   private connectionsOf({ site }: LaneState): ConnectionLimits {
@@ -376,10 +388,11 @@ export class LaneControl {
   }
 
   private momentOf(state: LaneState): LaneMoment {
-    return {
+    return (state.moment ??= {
       probes: this.probes,
       trafficOf: (domain: string | null) => (domain === null ? state.traffic : (state.domains?.get(domain) ?? null)),
-    };
+      fullUntil: (limit, mail) => this.engine.limits.counts.fullUntil(limit, mail),
+    });
   }
 
   private factsOf(lane: string, state: LaneState, hasOtherSource: boolean): LaneFacts {
@@ -400,7 +413,7 @@ export class LaneControl {
 
   private change(lane: string, state: LaneState, limit: Limit): void {
     const { limits, log, lanes, placing } = this.engine;
-    const before = limits.at(limit.site, limit.source).get(keyOf(limit));
+    const before = limits.get(keyOf(limit));
     limits.put([limit]);
     if (!stands(limit)) return;
     const isChanged =
@@ -454,6 +467,21 @@ export class LaneControl {
     this.engine.log.info({ event: 'lane_changed', lane, ...change }, 'the limits of a lane have changed');
   }
 
+  /** Counts a mail among those of the hour and the day that are under way, or no longer. */
+  private count(state: LaneState, mail: MailKey, by: 1 | -1): void {
+    for (const limit of this.limitsAt(state).of(mail.domain))
+      if (limit.kind === 'count' && covers(limit, mail)) this.engine.limits.counts.begin(limit, mail, by);
+  }
+
+  /** Counts a mail that was offered. If it was the last that may go, the others look for another source. */
+  private countOutcome(lane: string, state: LaneState, mail: MailKey, outcome: Outcome): void {
+    const { limits, placing } = this.engine;
+    let isFull = false;
+    for (const limit of this.limitsAt(state).of(mail.domain))
+      if (limit.kind === 'count' && covers(limit, mail)) isFull = limits.counts.end(limit, mail, outcome) || isFull;
+    if (isFull) placing.moveOn(lane);
+  }
+
   private endProbes(state: LaneState, mail: MailKey): void {
     if (this.probes.size === 0) return;
     for (const limit of this.limitsAt(state).of(mail.domain)) if (covers(limit, mail)) this.probes.delete(keyOf(limit));
@@ -487,7 +515,8 @@ export class LaneControl {
     const { parts, lanes, aside, pool, clock } = this.engine;
     return {
       limits: limits.filter(stands),
-      probes: this.probes,
+      moment: this.momentOf(state),
+      counts: this.engine.limits.counts,
       part: parts.of(lane),
       connections: this.workers.connections(lane, state),
       view: lanes.view(lane),

@@ -2,6 +2,7 @@
 import type { Timer } from '../../base/clock.ts';
 import type { LaneChange } from '../../messages/delivery/why.ts';
 import type { PlaceLimits } from '../../messages/limits/book.ts';
+import type { About } from '../../messages/limits/limit.ts';
 import { isDown } from '../connection/pooled-host.ts';
 import type { Engine } from '../engine.ts';
 import { allowance, connectionsOf, type Allowance, type LaneMoment, Traffic } from '../limits/allowance.ts';
@@ -18,8 +19,10 @@ export class LaneState {
   site: Site | null = null;
   /** The source that it sends by; null for the system's address. */
   source: string | null = null;
-  /** Its limits, once it is known where it leads. */
-  limits: PlaceLimits | null = null;
+  /** Its limits, once it is known where it leads; what they are about, and the key of its number of connections. */
+  limits: { at: PlaceLimits; about: About; connections: string } | null = null;
+  /** How it is looked at by allowance.ts, made once. */
+  moment: LaneMoment | null = null;
   readonly traffic: Traffic;
   /** The mails of single recipient domains, in operators' lanes. Those that had mail longest ago are first. */
   domains: Map<string, Traffic> | null = null;

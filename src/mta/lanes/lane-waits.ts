@@ -12,6 +12,7 @@ import {
   laneWait,
   type LaneWait,
 } from '../../messages/delivery/why.ts';
+import type { LimitCounts } from '../../messages/limits/counts.ts';
 import {
   covers,
   isClosing,
@@ -26,7 +27,7 @@ import type { Pool } from '../connection/pool.ts';
 import type { GateWait } from '../connection/pooled-host.ts';
 import { isShared, trafficsOf, type LaneState } from './lane-state.ts';
 import type { LanePart } from './node-parts.ts';
-import { isProbed, shareOf } from '../limits/allowance.ts';
+import { isProbed, shareOf, type LaneMoment } from '../limits/allowance.ts';
 import { hostKey } from '../names.ts';
 import type { Site } from '../sites/sites.ts';
 import type { LaneView } from '../../scheduling/lanes.ts';
@@ -34,8 +35,8 @@ import type { LaneView } from '../../scheduling/lanes.ts';
 export interface Surroundings {
   /** Those of the lane that stand. */
   limits: readonly Limit[];
-  /** The keys of limits of which one mail finds out now whether they are over. */
-  probes: ReadonlySet<string>;
+  moment: LaneMoment;
+  counts: Pick<LimitCounts, 'say'>;
   part: LanePart;
   connections: number;
   view: Pick<LaneView, 'waiting' | 'slots'>;
@@ -86,13 +87,14 @@ const numbers = (limits: readonly LaneLimit[], kind: LaneLimit['what']): LaneLim
  * differs; null for the lane as a whole, which for an operator's has no hosts.
  */
 export function waitsOf(state: LaneState, mail: MailKey | null, site: Site | null, around: Surroundings): LaneWait[] {
-  const { pool, clock, limits, probes } = around;
+  const { pool, clock, limits, moment } = around;
   const now = clock.now();
   const covering = limits.filter((limit) => (mail === null ? isWhole(limit) : covers(limit, mail)));
   // The limit that lasts longest explains most.
   const closed = covering
-    .filter((limit) => isClosing(limit) && (limit.until > now || (isProbed(limit) && probes.has(keyOf(limit)))))
+    .filter((limit) => isClosing(limit) && (limit.until > now || (isProbed(limit) && moment.probes.has(keyOf(limit)))))
     .sort((a, b) => b.until - a.until);
+  const full = covering.flatMap((limit) => countWait(limit, mail, around) ?? []);
   const own = site ?? (isShared(state) ? null : state.site);
   const hosts = own === null ? null : hostsWait(own, state.source, pool, clock);
   // The slowest explains most.
@@ -101,6 +103,7 @@ export function waitsOf(state: LaneState, mail: MailKey | null, site: Site | nul
   const shared = shareWait(around, nameOf(state));
   return [
     ...closed.map((limit) => limitWait(state, limit, around)),
+    ...full,
     ...(hosts === null ? [] : [hosts]),
     ...(around.waitsForSlot ? [slotWait] : []),
     ...rates.map((limit) => limitWait(state, limit, around)),
@@ -118,6 +121,19 @@ const asideWait = laneWait(
 const nameOf = ({ site, source }: LaneState): string =>
   `${site?.name ?? 'the receiver'}${source === null ? '' : ` from ${source}`}`;
 
+/** Explains that as many mails have gone as may go in an hour or a day; null if more may go. */
+function countWait(limit: Limit, mail: MailKey | null, { moment, counts, clock }: Surroundings): LaneWait | null {
+  const until = limit.kind === 'count' ? moment.fullUntil(limit, mail) : 0;
+  if (until <= clock.now()) return null;
+  const said = counts.say(limit);
+  return laneWait('rate_limited', `${said.slice(0, 1).toUpperCase()}${said.slice(1)}.`, {
+    until,
+    by: limit.quota?.most === null ? 'us' : 'operator',
+    kind: limit.quota?.most === null ? 'warm_up' : 'rule',
+    stops: true,
+  });
+}
+
 /** Explains a limit: what it is about, in the other side's words, since when, and what ends it. */
 function limitWait(state: LaneState, limit: Limit, around: Surroundings): LaneWait {
   const { domain, account } = limit;
@@ -129,7 +145,10 @@ function limitWait(state: LaneState, limit: Limit, around: Surroundings): LaneWa
 }
 
 function wholeWait(state: LaneState, limit: Limit, around: Surroundings): LaneWait {
-  const { clock, probes } = around;
+  const {
+    clock,
+    moment: { probes },
+  } = around;
   if (limit.kind === 'limit') return operatorsRateWait(state, limit, around);
   const { kind, domain, account, site, cause, since, until } = limit;
   const now = clock.now();
@@ -311,7 +330,7 @@ export function changeOf(limit: Limit, how: 'set' | 'ended'): Omit<LaneChange, '
 export function logOf(log: Log, lane: string, source: string | null, limit: Limit): void {
   const { kind, account, domain, site, cause: reply } = limit;
   const until = new Date(limit.until).toISOString();
-  if (kind === 'rule' || kind === 'hold' || kind === 'limit') return;
+  if (kind === 'rule' || kind === 'hold' || kind === 'limit' || kind === 'count') return;
   if (kind === 'block_list')
     log.error(
       { event: 'source_blocklisted', source, site: site === '' ? null : site, domain, until, reply },
@@ -323,7 +342,7 @@ export function logOf(log: Log, lane: string, source: string | null, limit: Limi
 export const countConnections = (count: number): string =>
   count === 1 ? '1 connection' : `${String(count)} connections`;
 
-const logMessages: Readonly<Record<Exclude<LimitKind, 'rule' | 'hold' | 'limit'>, string>> = {
+const logMessages: Readonly<Record<Exclude<LimitKind, 'rule' | 'hold' | 'limit' | 'count'>, string>> = {
   sender: 'a receiver refuses mail from us again and again: mail for it waits, and one mail tries from time to time',
   block_list:
     'a block list keeps a source out: its mail waits or goes by another source, and one mail tries from time to time',

@@ -8,6 +8,8 @@ export interface LaneMoment {
   readonly probes: ReadonlySet<string>;
   /** The mails of the last minute of a recipient domain, or of the lane. */
   readonly trafficOf: (domain: string | null) => Traffic | null;
+  /** When a mail may go as far as the mails of the hour or the day are counted; 0 is now. */
+  readonly fullUntil: (limit: Limit, mail: MailKey | null) => number;
 }
 
 export type Allowance =
@@ -52,7 +54,9 @@ export const isProbed = (limit: Limit): boolean => isClosing(limit) && limit.kin
 export const shareOf = ({ by, perMinute }: Limit, nodes: number): number | null =>
   perMinute === null || by !== 'operator' ? perMinute : Math.max(1, perMinute / nodes);
 
-function waitsUntil(limit: Limit, mail: MailKey | null, { probes, trafficOf }: LaneMoment, now: number): number {
+function waitsUntil(limit: Limit, mail: MailKey | null, moment: LaneMoment, now: number): number {
+  const { probes, trafficOf } = moment;
+  if (limit.kind === 'count') return moment.fullUntil(limit, mail);
   if (limit.kind === 'limit') return limit.perMinute === null ? 0 : (trafficOf(null)?.spreadAt(now) ?? 0);
   if (limit.kind === 'rate') return Math.max(limit.until, trafficOf(limit.domain)?.readyAt(limit.perMinute, now) ?? 0);
   if (now < limit.until) return limit.until;

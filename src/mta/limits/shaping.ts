@@ -1,5 +1,6 @@
 /** Shaping rules: so many replies of a kind from one lane within a time slow it down, let it rest, or warn the operator. Pure: time is handed in. */
 import type { AnswerRules } from '../../config/limit-rules.ts';
+import type { MailRule } from '../../config/mail-rules.ts';
 import type { ShapingRule } from '../../config/shaping.ts';
 import type { Judgement, Refusal } from '../../messages/delivery/classify.ts';
 import type { Outcome, Verdict, Subject } from '../../messages/delivery/delivery.ts';
@@ -104,6 +105,8 @@ export interface Teaches {
   /** Closes after so many in a row, for these times in ms; null if it closes nothing. */
   closes: { after: number; for: readonly number[] } | null;
   rules: readonly CompiledRule[];
+  /** The rules for mail that hold at this host, whatever it answers. */
+  limits: readonly MailRule[];
 }
 
 /** Returns a function that explains replies of a host; a diagnostic of a bounce mail, which teaches nothing, gives null. */
@@ -111,6 +114,7 @@ export function createExplainer(
   answers: AnswerRules,
   shaping: Parameters<typeof compileRules>[0],
   operators: readonly MailOperator[],
+  limits: readonly MailRule[],
 ): (refusal: Refusal, judged: Judgement) => Teaches | null {
   const rules = compileRules(shaping);
   return (refusal, judged) => {
@@ -123,6 +127,7 @@ export function createExplainer(
       about,
       closes: answer === null ? null : { after: answer.after, for: answer.close },
       rules: isAboutOne(about) ? [] : rules.filter((rule) => matches(rule, operator, reply)),
+      limits: limits.filter(({ match }) => match.operator === undefined || match.operator === operator),
     };
   };
 }

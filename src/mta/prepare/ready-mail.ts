@@ -27,6 +27,7 @@ export interface Ready {
   messageId: string;
   /** The API request that made the message; null if none did, such as for a notice of failure. */
   requestId: string | null;
+  stream: string;
   envelopeFrom: string;
   recipient: string;
   data: readonly Buffer[];
@@ -114,6 +115,7 @@ export function readyMail(
     kind: 'ready',
     messageId: row.message_id,
     requestId: row.request_id,
+    stream: row.stream,
     envelopeFrom,
     recipient,
     smtpUtf8: smtpUtf8 || (isWhole && ADDRESS_BEYOND_ASCII.test(content.headers)),

@@ -23,24 +23,25 @@ export const hostTls = table({
 });
 export type HostTlsRow = RowOf<typeof hostTls>;
 
-/** The mails that a source has sent to a site on a UTC day of its warm-up. */
-export const warmUp = table(
+/** The mails that a limit counts (messages/limits/counts.ts). */
+export const limitCounts = table(
   {
-    source: text(),
-    /** The operator's name, or the site's. */
-    site: text(),
-    /** `2026-01-31`. */
-    day: text(),
-    /** Place in the list of daily caps. */
+    /** The name of the rule; `~warm-up` for the warm-up of a source. */
+    rule: text(),
+    /** What is counted apart; of a warm-up the source and the site (the operator's name, or the site's). */
+    subject: text(),
+    /** A UTC day or hour: `2026-01-31`, `2026-01-31T14`. */
+    span: text(),
+    /** The place in the daily caps of a warm-up. */
     stage: integer(),
     sent: integer(),
     blocked: integer(),
     deferred: integer(),
     complained: integer(),
   },
-  { onConflict: { key: ['source', 'site', 'day'], adds: ['sent', 'blocked', 'deferred', 'complained'] } },
+  { onConflict: { key: ['rule', 'subject', 'span'], adds: ['sent', 'blocked', 'deferred', 'complained'] } },
 );
-export type WarmUpRow = RowOf<typeof warmUp>;
+export type LimitCountRow = RowOf<typeof limitCounts>;
 
 /**
  * Limits that receivers and shaping rules allow, or people set (messages/limits/limit.ts). The address that the system chooses has an empty name on
@@ -50,7 +51,9 @@ export const limits = table(
   {
     /** The kind and the subject in one text; of what is set by hand, `hld_...`. */
     id: text(),
-    kind: text<'sender' | 'block_list' | 'load' | 'tls' | 'rate' | 'connections' | 'rule' | 'hold' | 'limit'>(),
+    kind: text<
+      'sender' | 'block_list' | 'load' | 'tls' | 'rate' | 'connections' | 'rule' | 'hold' | 'limit' | 'count'
+    >(),
     /** Empty for every site. */
     site: text(),
     /** `*` for every source. */

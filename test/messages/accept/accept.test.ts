@@ -123,7 +123,7 @@ describe('messages/accept', () => {
         return createSuppressionLookUp({ db, clock })(accountId, stream, keys);
       },
       hasRoom: () => hasRoom,
-      retry: { maxAge: 72 * HOUR },
+      retry: { maxAge: 72 * HOUR, rules: [] },
       simulatorDomain: 'simulator.posthorn.test',
     };
   });

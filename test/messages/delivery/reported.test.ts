@@ -93,17 +93,18 @@ describe('messages/delivery/reported', () => {
       assert.equal(bouncing(groups, 'ana@dest.test'), failed);
     });
 
-  for (const [standIn, address, expected] of [
+  for (const [form, address, expected] of [
     ['report', 'bo@else.test', 'hard'],
     ['notice', 'bo@else.test', 'undetermined'],
     ['letter', 'bo@else.test', null],
-    ['notice', 'ana@dest.test', 'hard'],
-    ['letter', 'ana@dest.test', 'hard'],
+    ['report', 'ana@dest.test', 'hard'],
+    ['notice', 'ana@dest.test', 'undetermined'],
+    ['letter', 'ana@dest.test', 'undetermined'],
   ] as const)
-    it(`takes the failure of ${address} in a ${standIn} for ${String(expected)}`, () => {
+    it(`takes the failure of ${address} in a ${form} for ${String(expected)}`, () => {
       const verdict = { class: 'hard', reason: 'mailbox_not_found' } as const;
       const one = { address, original: null, action: 'failed', code: null, status: null, diagnostic: null, verdict };
-      const change = bouncedBy([one], 'ana@dest.test', standIn);
+      const change = bouncedBy([one], 'ana@dest.test', form);
       assert.equal(change?.kind === 'bounced' ? change.verdict.class : null, expected);
     });
 

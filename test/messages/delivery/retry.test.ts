@@ -1,11 +1,20 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
-import { domainIsGone, giveUpAt, nextTryAt, staysFull } from '../../../src/messages/delivery/retry.ts';
+import type { MailRule } from '../../../src/config/mail-rules.ts';
+import {
+  domainIsGone,
+  giveUpAt,
+  longestWait,
+  nextTryAt,
+  scheduleFor,
+  staysFull,
+} from '../../../src/messages/delivery/retry.ts';
 
 const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;
 const schedule = [1, 5, 15, 30, 60, 120, 240].map((minutes) => minutes * MINUTE);
 const MIDDLE = 0.5;
+const mail = { account: 'acc_1', domain: 'dest.test', stream: 'default' };
 
 describe('messages/retry', () => {
   describe('nextTryAt', () => {
@@ -89,9 +98,35 @@ describe('messages/retry', () => {
       ['a send_at in the past does not shorten it', accepted - HOUR, null, accepted + 72 * HOUR],
     ] as const) {
       it(reason, () => {
-        assert.equal(giveUpAt({ maxAge: 72 * HOUR }, accepted, sendAt, expiresAt), expected);
+        assert.equal(giveUpAt({ maxAge: 72 * HOUR, rules: [] }, mail, accepted, sendAt, expiresAt), expected);
       });
     }
+  });
+
+  describe('rules', () => {
+    const rule = (own: Partial<MailRule>): MailRule => ({ name: 'one', match: {}, each: [], ...own });
+    const rules = [
+      rule({ match: { stream: 'codes' }, retry: [MINUTE] }),
+      rule({ match: { account: 'acc_1', domain: 'else.test' }, maxAge: HOUR }),
+      rule({ match: { stream: 'codes' }, retry: [HOUR], maxAge: 2 * HOUR }),
+      rule({ match: { domain: 'slow.test' }, retry: [9 * HOUR] }),
+    ];
+    for (const [what, own, waits, hours] of [
+      ['mail that none matches has the usual ones', {}, schedule, 72],
+      ['the first that says it counts, for each of the two', { stream: 'codes' }, [MINUTE], 2],
+      ['all that a rule names has to be the same', { domain: 'else.test' }, schedule, 1],
+      ['another account has the usual age', { domain: 'else.test', account: 'acc_2' }, schedule, 72],
+      ['a domain has its own waits', { domain: 'slow.test' }, [9 * HOUR], 72],
+    ] as const)
+      it(what, () => {
+        const one = { ...mail, ...own };
+        assert.deepEqual(scheduleFor({ schedule, rules }, one).schedule, waits);
+        assert.equal(giveUpAt({ maxAge: 72 * HOUR, rules }, one, 0, null, null), hours * HOUR);
+      });
+
+    it('know the longest wait of any mail', () => {
+      assert.equal(longestWait({ schedule, maxAge: 0, rules }), 9 * HOUR);
+    });
   });
 
   describe('domainIsGone', () => {

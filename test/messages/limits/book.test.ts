@@ -99,7 +99,7 @@ describe('messages/limits/book', () => {
         const place = book.at('a.test', '');
         for (let tries = 0; tries < 10; tries++) {
           clock.advance(1_000);
-          const moment = { probes: new Set<string>(), trafficOf: () => null };
+          const moment = { probes: new Set<string>(), trafficOf: () => null, fullUntil: () => 0 };
           if (allowance(place.all(), mail, moment, clock.now()).kind === 'wait') continue;
           const facts = factsOf({ smtpCode: 550, enhancedCode: null, smtpReply: 'no', startedAt: clock.now() });
           const refused: Outcome = { kind: 'refused', facts, verdict: { class: 'block', reason: 'policy' }, grounds };

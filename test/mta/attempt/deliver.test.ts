@@ -28,6 +28,7 @@ const mail: Ready = {
   kind: 'ready',
   messageId: 'msg_1',
   requestId: null,
+  stream: 'default',
   envelopeFrom: 'b+x@rp.acme.test',
   recipient: 'ana@dest.test',
   data: [body],

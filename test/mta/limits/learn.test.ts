@@ -26,7 +26,12 @@ class Receivers {
 
   /** Returns until when the mail waits; null if it may go to the site now. */
   waits(mail: MailKey, site = 'a.test'): number | null {
-    const found = allowance(this.at(site), mail, { probes: this.probes, trafficOf: () => null }, this.now);
+    const found = allowance(
+      this.at(site),
+      mail,
+      { probes: this.probes, trafficOf: () => null, fullUntil: () => 0 },
+      this.now,
+    );
     if (found.kind === 'wait') return found.until;
     for (const limit of found.probed) this.probes.add(keyOf(limit));
     return null;

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { MINUTE_MS } from '../../../src/base/time.ts';
 import { readBounceRules, readOperators } from '../../../src/config/data-file.ts';
-import { readLimitRules, rulesWith } from '../../../src/config/limit-rules.ts';
+import { readLimitRules, withOwn } from '../../../src/config/limit-rules.ts';
 import { readSettings } from '../../../src/config/load.ts';
 import type { ShapingRule } from '../../../src/config/shaping.ts';
 import { createJudge, readRefusal } from '../../../src/messages/delivery/classify.ts';
@@ -99,9 +99,9 @@ describe('mta/limits/shaping', () => {
   });
 
   it('ships a rule: many blocks slow the lane down; what is about one recipient or one list is not shaping', () => {
-    const rules = compileRules(rulesWith(readLimitRules(), []));
+    const rules = compileRules(withOwn(readLimitRules().rules, []));
     const [own] = rulesOf([{ ...rule, name: 'many-blocks', match: { class: 'block' } }]);
-    const replaced = rulesWith(readLimitRules(), own === undefined ? [] : [own]);
+    const replaced = withOwn(readLimitRules().rules, own === undefined ? [] : [own]);
     assert.equal(replaced.length, rules.length);
     assert.deepEqual(
       replaced.find(({ name }) => name === 'many-blocks'),

@@ -1,6 +1,6 @@
 /** The sources of several nodes on one database: which a node uses, and which one a mail leaves from. */
 import assert from 'node:assert/strict';
-import { Sources, type ConfiguredSource, WarmUp } from '../../../src/mta/sources/sources.ts';
+import { Sources, type ConfiguredSource } from '../../../src/mta/sources/sources.ts';
 import { limitsInMemory, quietLog } from '../lane-world.ts';
 import { FakeClock } from '../../support/fakes/fake-clock.ts';
 import { NOW } from '../../support/harness/mail-rows.ts';
@@ -23,7 +23,6 @@ function open(name: string, list: readonly ConfiguredSource[] = settings, isDeli
       clock,
       log: quietLog,
       limits: limitsInMemory(clock),
-      warmUp: new WarmUp({ db: {} as never, clock, log: quietLog }, new Map()),
       absent: new Map(),
     },
     { hostname: 'mail.test', settings: list, node: { name, isDelivering } },

@@ -1,0 +1,117 @@
+/** Rules for mail (`delivery.limits`) over the whole program: mails by the hour, also over a restart, and the schedule and age of a stream. */
+import assert from 'node:assert/strict';
+import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail-server.ts';
+import { newFolder, startTestApp, zonesFor, type TestApp } from '../support/harness/app.ts';
+
+const MINUTE = 60_000;
+const HOUR = 60 * MINUTE;
+
+describe('journey: rules for mail', () => {
+  let server: FakeMailServer;
+  let app: TestApp;
+  beforeEach(async () => {
+    server = await startMailServer();
+  });
+  afterEach(async () => {
+    await app.stop();
+    await server.close();
+  });
+
+  const start = async (limits: readonly object[], again: Partial<Pick<TestApp, 'folder' | 'clock'>> = {}) => {
+    const settings = { delivery: { limits } };
+    app = await startTestApp({ mailPort: server.port, zones: zonesFor('dest.test', 'other.test'), settings, ...again });
+  };
+  const stream = async (slug: string): Promise<void> => {
+    const { status } = await app.request('POST', '/v1/streams', { slug, name: slug, type: 'transactional' });
+    assert.equal(status, 201);
+  };
+  const mails = (to: string): number =>
+    server.sessions.flatMap((session) => session.mails).filter((mail) => mail.to.includes(to)).length;
+  /** Resolves when so many mails have arrived there and the next one says why it waits. */
+  const stopsAt = async (count: number, to: string, id: string) => {
+    for (;;) {
+      const told = await app.why(id);
+      if (mails(to) === count && (told.until ?? '') > new Date(app.clock.now() + 5000).toISOString()) return told;
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+  };
+  const nextHour = (): number => (Math.floor(app.clock.now() / HOUR) + 1) * HOUR;
+
+  it('let so many go in an hour, also over a restart, say so of the rest, and let it go in the next', async () => {
+    const limits = [{ name: 'slowly', match: { domain: 'dest.test' }, perHour: 3 }];
+    const folder = newFolder();
+    await start(limits, { folder });
+    const follower = app.follow();
+    for (let count = 0; count < 2; count++) await follower.of((await app.send()).id, 'delivered');
+    const { clock } = app;
+    await app.stop();
+    await start(limits, { folder, clock });
+    const [third, fourth, fifth] = [await app.send(), await app.send(), await app.send()];
+    const ids = [third.id, fourth.id, fifth.id];
+    const statuses = async () => Promise.all(ids.map(async (id) => (await app.message(id)).status));
+    while (!(await statuses()).includes('delivered')) await new Promise((resolve) => setImmediate(resolve));
+    const waiting = ids[(await statuses()).findIndex((status) => status !== 'delivered')] ?? '';
+    const told = await stopsAt(3, 'ana@dest.test', waiting);
+    assert.deepEqual(
+      [told.reason, told.set_by, told.message, told.until],
+      [
+        'rate_limited',
+        'operator',
+        'The rule slowly lets 3 mails an hour go; as many have gone.',
+        new Date(nextHour()).toISOString(),
+      ],
+    );
+    const other = await app.send({ to: 'bo@other.test' });
+    await app.follow().of(other.id, 'delivered');
+    app.clock.advance(nextHour() - app.clock.now());
+    for (const id of ids) await app.follow().of(id, 'delivered');
+    assert.equal(mails('ana@dest.test'), 5);
+    await app.balanced();
+  });
+
+  it('of one stream keep back no other mail of the account to the same domain', async () => {
+    await start([{ name: 'news', match: { stream: 'news' }, perDay: 1 }]);
+    await stream('news');
+    await app.follow().of((await app.send({ stream: 'news' })).id, 'delivered');
+    const held = await app.send({ stream: 'news' });
+    const row = await app.held(held.id);
+    assert.match(row.held_by ?? '', /^rule:news@\d+$/);
+    const told = await app.why(held.id);
+    assert.match(
+      told.message,
+      /^It is held: the rule news lets no more of this mail go before 2026-02-01T00:00:00\.000Z\.$/,
+    );
+    assert.equal(told.until, '2026-02-01T00:00:00.000Z');
+    const { others } = await app.operator.call('queue.holds', {});
+    assert.deepEqual(
+      others.map(({ target, message }) => [target, message]),
+      [['news', 'The rule news lets no more of it go now.']],
+    );
+    await app.follow().of((await app.send()).id, 'delivered');
+    app.clock.advance(Date.parse('2026-02-01T00:00:00.000Z') - app.clock.now());
+    await app.follow().of(held.id, 'delivered');
+    await app.balanced();
+  });
+
+  it('give a stream a schedule and an age of its own', async () => {
+    await start([{ name: 'codes', match: { stream: 'codes' }, retry: ['20s', '40s'], maxAge: '90s' }]);
+    await stream('codes');
+    server.options.script = { rcpt: () => '451 4.3.0 come back later' };
+    const [code, other] = [await app.send({ stream: 'codes' }), await app.send()];
+    await app.settled();
+    const tries = async (id: string) => {
+      const { attempts, recipients } = await app.message(id);
+      const last = Date.parse(attempts.at(-1)?.started_at ?? '');
+      return Math.round((Date.parse(recipients[0]?.next_attempt_at ?? '') - last) / 1000);
+    };
+    assert.deepEqual([await tries(code.id), await tries(other.id)], [20, 60]);
+    await app.nextAttempt(code.id);
+    assert.equal(await tries(code.id), 40);
+    await app.nextAttempt(code.id);
+    app.clock.advance(MINUTE);
+    const bounce = (await app.follow().of(code.id, 'bounced')).at(-1);
+    assert.equal(bounce?.type, 'bounced');
+    assert.equal((await app.message(other.id)).status, 'deferred');
+    await app.balanced();
+  });
+});
