@@ -91,7 +91,7 @@ export const starters = [
   },
 ];
 
-/** What a template reads of a value: its members by name, and of a list each item as the member `[]`. */
+/** The members of a value that a template reads, by name; the items of a list are the member `[]`. */
 type Shape = Map<string, Shape>;
 
 /** Returns a sample with a value for each path that a template reads and that has none yet; a list has two items. */

@@ -25,7 +25,7 @@ export interface PartSource {
 
 export type Variables = Omit<RenderOptions, 'monotonic' | 'limitMs' | 'mostWeight'>;
 
-/** What a part asks for: nothing if it could not be compiled. */
+/** The names and paths that a part asks for; none if it could not be compiled. */
 type Reads = Pick<Extract<Compilation, { ok: true }>['template'], 'variables' | 'paths'>;
 const nothing: Reads = { variables: [], paths: [] };
 
