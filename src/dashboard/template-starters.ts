@@ -97,11 +97,11 @@ type Shape = Map<string, Shape>;
 /** Returns a sample with a value for each path that a template reads and that has none yet; a list has two items. */
 export function sampleFor(paths: readonly string[], kept: Readonly<Record<string, unknown>>): Record<string, unknown> {
   const filled = Object.entries(kept).filter(([, value]) => value !== '');
-  const root: Shape = new Map();
+  const root = new Map<string, Shape>();
   for (const path of paths) {
     let at = root;
     for (const name of path.replaceAll('[]', '.[]').split('.')) {
-      const next: Shape = at.get(name) ?? new Map();
+      const next = at.get(name) ?? new Map<string, Shape>();
       at.set(name, next);
       at = next;
     }

@@ -69,14 +69,14 @@ export const sourceOperations = {
   }),
 };
 
-const sourceRecord = (
-  at: { node: string; delivers: boolean },
-  { name, blocks, warmUp, ...source }: SourceReport,
-): Source => ({
-  object: 'source',
-  name,
-  ...at,
-  ...source,
-  blocks: blocks.map(({ since, until, ...one }) => ({ ...one, since: rfc3339(since), until: rfc3339(until) })),
-  warm_up: warmUp,
-});
+const sourceRecord = (at: { node: string; delivers: boolean }, source: SourceReport): Source => {
+  const { name, pool, ehlo, ipv4, ipv6, paused, absent, blocks, warmUp } = source;
+  return {
+    object: 'source',
+    name,
+    ...at,
+    ...{ pool, ehlo, ipv4, ipv6, paused, absent },
+    blocks: blocks.map(({ since, until, ...one }) => ({ ...one, since: rfc3339(since), until: rfc3339(until) })),
+    warm_up: warmUp.map(({ site, sent, cap }) => ({ site, sent, cap })),
+  };
+};
