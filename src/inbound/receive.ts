@@ -5,7 +5,7 @@
 import { budgets } from '../base/budgets.ts';
 import { newId } from '../base/id.ts';
 import type { DeliveryChange } from '../messages/delivery/delivery.ts';
-import { bouncedBy, complainedBy, type BounceForm } from '../messages/delivery/reported.ts';
+import { bouncedBy, complainedBy, type StandIn } from '../messages/delivery/reported.ts';
 import { hintsOf } from '../messages/delivery/due-hint.ts';
 import { unsubscribedDelivery } from '../messages/delivery/return-path.ts';
 import { ownMailRows } from '../messages/accept/own-mail.ts';
@@ -285,7 +285,7 @@ async function changeOf(
 ): Promise<DeliveryChange | null> {
   const { kind, recipients, isWellFormed, feedback } = finding;
   if (kind === 'bounce' && countsAsReport(sender, finding))
-    return bouncedBy(recipients, owner.address_key, formOf(isWellFormed, sender));
+    return bouncedBy(recipients, owner.address_key, standInOf(isWellFormed, sender));
   if (kind === 'complaint')
     return complainedBy({ type: null, source: 'arf', userAgent: null, arrivalDate: null, ...feedback });
   if (kind === 'unsubscribe' && !(await isUnsubscribed(db, owner))) return { kind: 'unsubscribed', method: 'mailto' };
@@ -298,7 +298,7 @@ const countsAsReport = (sender: string, { isWellFormed }: Finding): boolean =>
   sender === '' ||
   /^(?:postmaster|mailer-daemon|mail-daemon|maildaemon|double-bounce|bounce[sd]?|noreply-mailer)@/i.test(sender);
 
-const formOf = (isWellFormed: boolean, sender: string): BounceForm =>
+const standInOf = (isWellFormed: boolean, sender: string): StandIn =>
   isWellFormed ? 'report' : sender === '' ? 'notice' : 'letter';
 
 async function isUnsubscribed(db: Connection, { account_id, address_key, stream }: Owner): Promise<boolean> {

@@ -25,10 +25,10 @@ const LAST_TIME = Date.UTC(10_000, 0, 1) - 1;
 const isAgainstUs = (feedbackType: string): boolean => !WITHOUT_COMPLAINT.has(feedbackType);
 
 /**
- * How much a bounce says: a delivery report (RFC 3464) all, also by the failure of other addresses alone, since ours may have become one of them on
- * the way; the prose of a mail system that it failed, but not that an address does not exist; the letter of a person only what it says of ours.
+ * What a failure of other addresses alone says of ours, which may have become one of them on the way: in a delivery report (RFC 3464) all, in
+ * the prose of a mail system that it failed, but not that it does not exist, and in the letter of a person nothing.
  */
-export type BounceForm = 'report' | 'notice' | 'letter';
+export type StandIn = 'report' | 'notice' | 'letter';
 
 const UNDETERMINED: Verdict = { class: 'undetermined', reason: 'other' };
 
@@ -36,19 +36,19 @@ const UNDETERMINED: Verdict = { class: 'undetermined', reason: 'other' };
  * Returns the bounce of the delivery whose address has the key `ownKey`; null if the report says that this one did not fail. An
  * address that was expanded, or forwarded to several, has its mail though one of those failed (RFC 3464 section 2.3.3).
  */
-export function bouncedBy(recipients: readonly Reported[], ownKey: string, form: BounceForm): DeliveryChange | null {
+export function bouncedBy(recipients: readonly Reported[], ownKey: string, standIn: StandIn): DeliveryChange | null {
   const isOwn = (address: string | null): boolean => address !== null && soughtAddress(address) === ownKey;
   const tried = recipients.filter(({ address }) => isOwn(address));
   const forwarded = recipients.filter(({ address, original }) => !isOwn(address) && isOwn(original));
   const named = [...tried, ...forwarded];
   const hasFailed = tried.length > 0 ? tried.some(isFailed) : forwarded.every(isFailed);
   const isNamed = named.length > 0;
-  if (!hasFailed || (!isNamed && form === 'letter')) return null;
+  if (!hasFailed || (!isNamed && standIn === 'letter')) return null;
   const own = (isNamed ? named : recipients).find(isFailed);
   const verdict = own?.verdict ?? UNDETERMINED;
   return {
     kind: 'bounced',
-    verdict: verdict.class === 'hard' && form !== 'report' ? UNDETERMINED : verdict,
+    verdict: verdict.class === 'hard' && !isNamed && standIn === 'notice' ? UNDETERMINED : verdict,
     smtpCode: own?.code ?? null,
     enhancedCode: own?.status ?? null,
     smtpReply: own?.diagnostic ?? null,

@@ -93,18 +93,17 @@ describe('messages/delivery/reported', () => {
       assert.equal(bouncing(groups, 'ana@dest.test'), failed);
     });
 
-  for (const [form, address, expected] of [
+  for (const [standIn, address, expected] of [
     ['report', 'bo@else.test', 'hard'],
     ['notice', 'bo@else.test', 'undetermined'],
     ['letter', 'bo@else.test', null],
-    ['report', 'ana@dest.test', 'hard'],
-    ['notice', 'ana@dest.test', 'undetermined'],
-    ['letter', 'ana@dest.test', 'undetermined'],
+    ['notice', 'ana@dest.test', 'hard'],
+    ['letter', 'ana@dest.test', 'hard'],
   ] as const)
-    it(`takes the failure of ${address} in a ${form} for ${String(expected)}`, () => {
+    it(`takes the failure of ${address} in a ${standIn} for ${String(expected)}`, () => {
       const verdict = { class: 'hard', reason: 'mailbox_not_found' } as const;
       const one = { address, original: null, action: 'failed', code: null, status: null, diagnostic: null, verdict };
-      const change = bouncedBy([one], 'ana@dest.test', form);
+      const change = bouncedBy([one], 'ana@dest.test', standIn);
       assert.equal(change?.kind === 'bounced' ? change.verdict.class : null, expected);
     });
 
