@@ -89,7 +89,6 @@ export function checkNamedFiles(config: Config): void {
 function checkMailRules({ operatorsFile, sources, limits }: Config['delivery']): void {
   const operators = readOperators(operatorsFile).map((one) => one.name);
   const known = { operator: operators, source: sources.map((one) => one.name) };
-  // The shipped rules stand behind those of the settings.
   const mistakes = mailRulesOf({ limits }).flatMap(({ name, match }) =>
     (['operator', 'source'] as const).flatMap((what) => {
       const named = match[what];

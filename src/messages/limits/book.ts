@@ -57,70 +57,7 @@ interface Place {
   readonly parts: Map<string, Map<string, Limit>>;
 }
 
-/** The limits of a lane, kept until one of its places has changed: each mail asks for them several times. */
-export class PlaceLimits {
-  private readonly clock: Clock;
-  private readonly places: ReadonlyMap<string, Place>;
-  private readonly names: readonly string[];
-  private readonly counting: readonly Limit[];
-  private whole: readonly Limit[] = [];
-  private version = -1;
-  /** When one of those that are set by hand ends. */
-  private endsAt = 0;
-  private readonly hasDomains: boolean;
-  readonly get: (key: string) => Limit | undefined;
-
-  constructor(
-    { clock, places, get }: Pick<PlaceLimits, 'get'> & { clock: Clock; places: PlaceLimits['places'] },
-    names: readonly string[],
-    counting: readonly Limit[],
-  ) {
-    this.clock = clock;
-    this.places = places;
-    this.get = get;
-    this.names = names;
-    this.counting = counting;
-    this.hasDomains = counting.some(({ domain }) => domain !== null);
-  }
-
-  all(): Limit[] {
-    const now = this.clock.now();
-    return this.found()
-      .flatMap(({ parts }) => [...parts.values()].flatMap((of) => [...of.values()]))
-      .filter((limit) => isInForce(limit, now));
-  }
-
-  /** Returns those that may cover mail to this domain; null for those that are about no single domain. An operator's lane has thousands of others. */
-  of(domain: string | null): readonly Limit[] {
-    const own: Limit[] = [];
-    // Versions only grow, also of a place that is made again: the sum of as many, with their number, is another one after each change.
-    let version = 0;
-    for (const name of this.names) {
-      const place = this.places.get(name);
-      if (place === undefined) continue;
-      version += 4 * place.version + 1;
-      const found = domain === null ? undefined : place.parts.get(domain);
-      if (found !== undefined) own.push(...found.values());
-    }
-    if (version !== this.version || this.endsAt <= this.clock.now()) this.refresh(version);
-    if (this.hasDomains) own.push(...this.counting.filter((limit) => limit.domain === domain));
-    return own.length === 0 ? this.whole : [...this.whole, ...own];
-  }
-
-  private found(): Place[] {
-    return this.names.flatMap((name) => this.places.get(name) ?? []);
-  }
-
-  private refresh(version: number): void {
-    const now = this.clock.now();
-    const whole = this.found().flatMap(({ parts }) => [...(parts.get(ALL_DOMAINS)?.values() ?? [])]);
-    const inForce = whole.filter((limit) => isInForce(limit, now));
-    const ends = inForce.flatMap(({ by, until }) => (by === 'operator' && until > 0 ? until : []));
-    this.whole = [...inForce, ...this.counting.filter((limit) => limit.domain === null)];
-    this.version = version;
-    this.endsAt = Math.min(Infinity, ...ends);
-  }
-}
+export type PlaceLimits = ReturnType<LimitBook['at']>;
 
 export class LimitBook {
   private readonly deps: LimitBookDeps;
@@ -156,15 +93,42 @@ export class LimitBook {
     return source ?? systemSource(this.node);
   }
 
-  /** Returns the limits and the evidence of a site from one source, of the source at every site and of the site, as they are whenever it is asked. */
-  at(site: string, source: string, operator: string | null = null): PlaceLimits {
+  /**
+   * Returns the limits and the evidence of a site from one source, of the source at every site and of the site, as they are whenever it is asked.
+   * Each mail asks several times: those that are about no single domain are found again only after a change.
+   */
+  at(site: string, source: string, operator: string | null = null) {
+    const { clock } = this.deps;
     const about = { site, source };
     const names = [about, { site: EVERYWHERE, source }, { site, source: ANY_SOURCE }].map(placeOf);
-    return new PlaceLimits(
-      { clock: this.deps.clock, places: this.places, get: this.get },
-      names,
-      this.counts.limitsAt(about, operator),
-    );
+    const counting = this.counts.limitsAt(about, operator);
+    const whole = { limits: [] as readonly Limit[], version: -1, endsAt: 0 };
+    return {
+      get: this.get,
+      all: (): Limit[] => [...this.listAt(names, null).filter((limit) => this.isInForce(limit)), ...counting],
+      /** Returns those that may cover mail to this domain; null for those that are about no single domain. An operator's lane has thousands of others. */
+      of: (domain: string | null): readonly Limit[] => {
+        const own: Limit[] = [];
+        // Versions only grow, also of a place that is made again: their sum with their number is another one after each change.
+        let version = 0;
+        for (const name of names) {
+          const place = this.places.get(name);
+          if (place === undefined) continue;
+          version += 4 * place.version + 1;
+          const found = domain === null ? undefined : place.parts.get(domain);
+          if (found !== undefined) own.push(...found.values());
+        }
+        if (version !== whole.version || whole.endsAt <= clock.now()) {
+          const limits = this.listAt(names, ALL_DOMAINS).filter((limit) => this.isInForce(limit));
+          const ends = limits.flatMap(({ by, until }) => (by === 'operator' && until > 0 ? until : []));
+          whole.limits = [...limits, ...counting.filter((limit) => limit.domain === null)];
+          whole.version = version;
+          whole.endsAt = Math.min(Infinity, ...ends);
+        }
+        for (const limit of counting) if (domain !== null && limit.domain === domain) own.push(limit);
+        return own.length === 0 ? whole.limits : [...whole.limits, ...own];
+      },
+    };
   }
 
   readonly get = (key: string): Limit | undefined => this.order.peek(key);
@@ -374,6 +338,14 @@ export class LimitBook {
     }
     announce();
     changed();
+  }
+
+  /** Returns the limits of these places: of one part, or of all. */
+  private listAt(names: readonly string[], part: string | null): Limit[] {
+    const parts = names.flatMap((name) => this.places.get(name)?.parts ?? []);
+    return parts
+      .flatMap((of) => (part === null ? [...of.values()] : (of.get(part) ?? [])))
+      .flatMap((of) => [...of.values()]);
   }
 
   private byHandAt(site: string, source: string, kind: LimitKind): Limit[] {

@@ -148,13 +148,13 @@ export class LimitCounts {
   }
 
   /** Returns today's counts of a source that is warmed up, busiest site first. A cap of null means no limit. */
-  warmUpOf(source: string): { site: string; sent: number; cap: number | null; stage: number }[] {
+  warmUpOf(source: string): { site: string; sent: number; cap: number | null }[] {
     if (!this.warming.has(source)) return [];
     return [...this.counts.values()]
       .filter(({ row: { rule, subject } }) => rule === WARM_UP && subject.startsWith(`${source} `))
       .map(({ row: { subject } }) => {
         const { sent, stage } = this.at(warmUp, subject).row;
-        return { site: subject.slice(source.length + 1), sent, cap: capOf(stage), stage };
+        return { site: subject.slice(source.length + 1), sent, cap: capOf(stage) };
       })
       .sort((a, b) => b.sent - a.sent);
   }
@@ -210,7 +210,7 @@ export class LimitCounts {
       'SELECT * FROM limit_counts WHERE span >= ? AND span <= ? ORDER BY span DESC, sent DESC LIMIT ?',
       [spanOf('day', clock.now() - days * DAY_MS), spanOf('day', clock.now() + 2 * DAY_MS), most],
     );
-    // What is being written now may be in these rows already: then it counts twice until they are read again.
+    // Mail whose counts are being written may be in these rows already: then it counts twice until they are read again.
     const own = new Map(this.unwritten);
     for (const row of [...this.writing].flat()) addTo(own, row);
     for (const read of rows.reverse()) {

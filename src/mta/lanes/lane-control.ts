@@ -488,9 +488,9 @@ export class LaneControl {
   }
 
   private isInForce(limit: Limit): boolean {
-    return (
-      stands(limit) && isClosing(limit) && (limit.until > this.engine.clock.now() || this.probes.has(keyOf(limit)))
-    );
+    const now = this.engine.clock.now();
+    if (limit.kind === 'count') return isWhole(limit) && this.engine.limits.counts.fullUntil(limit, null) > now;
+    return stands(limit) && isClosing(limit) && (limit.until > now || this.probes.has(keyOf(limit)));
   }
 
   /** Returns the mails a minute that this node spreads evenly: of the whole lane, or of a domain in an operator's lane. */

@@ -28,7 +28,7 @@ export const limitCounts = table(
   {
     /** The name of the rule; `~warm-up` for the warm-up of a source. */
     rule: text(),
-    /** What is counted apart; of a warm-up the source and the site (the operator's name, or the site's). */
+    /** The subject that is counted apart; of a warm-up the source and the site (the operator's name, or the site's). */
     subject: text(),
     /** A UTC day or hour: `2026-01-31`, `2026-01-31T14`. */
     span: text(),
