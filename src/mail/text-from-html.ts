@@ -1,6 +1,6 @@
 /**
  * Makes a plain text part from html, for reading: paragraphs, lists, links with their address, tables by row. The tokenizer reads as browsers do and
- * takes half of the time of the parser that stands on it, which is the time of a large mail.
+ * takes half of the time of the parser that is built on it, which is the time of a large mail.
  */
 import { Tokenizer } from 'htmlparser2';
 
