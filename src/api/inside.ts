@@ -27,7 +27,7 @@ export interface Asking {
   caller: Caller;
   ip?: string | null;
   userAgent?: string | null;
-  /** As of a call; without it nobody goes before the answer is there. */
+  /** As of a call; without it the caller stays until it is answered. */
   whenOver?: Incoming['whenOver'];
 }
 

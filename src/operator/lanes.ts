@@ -287,7 +287,7 @@ function waitingDomain(
   };
 }
 
-/** What a lane and its part at one node have in common. */
+/** The members that a lane and its part at one node have in common. */
 const state = {
   waiting: whole('In memory; the rest of a long queue waits on disk, see `waiting_in_all`.'),
   ...each(whole(), 'connections', 'limit'),

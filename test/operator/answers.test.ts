@@ -126,7 +126,7 @@ describe('operator: the answer of each operation', () => {
       'accounts.remove': { account: 'Acme', exported: true },
     };
   }
-  /** Whoever is asked cannot be removed, and a server of SQLite is alone. */
+  /** A node cannot remove itself, and a server of SQLite is alone. */
   const refused = new Set(['nodes.remove', ...(isOnPostgres ? [] : ['nodes.drain', 'nodes.resume'])]);
 
   it('is what its schema says', async () => {
