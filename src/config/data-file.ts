@@ -79,16 +79,17 @@ export function checkNamedFiles(config: Config): void {
     () => readIfNamed('storage.url (sslrootcert)', authorities),
     () => (files === null ? null : readCertificate(files)),
     () => readBounceRules(delivery.bounceRules),
-    () => readOperators(delivery.operatorsFile),
-    () => checkMailRules(delivery),
+    () => checkMailRules(delivery, readOperators(delivery.operatorsFile)),
     () => readScanners(tracking.scannersFile),
   ]);
 }
 
 /** Throws ConfigError for each rule for mail that names an operator or a source which does not exist: it would match nothing. */
-function checkMailRules({ operatorsFile, sources, limits }: Config['delivery']): void {
-  const operators = readOperators(operatorsFile).map((one) => one.name);
-  const known = { operator: operators, source: sources.map((one) => one.name) };
+function checkMailRules(
+  { sources, limits }: Pick<Config['delivery'], 'sources' | 'limits'>,
+  operators: readonly { name: string }[],
+): void {
+  const known = { operator: operators.map((one) => one.name), source: sources.map((one) => one.name) };
   const mistakes = mailRulesOf({ limits }).flatMap(({ name, match }) =>
     (['operator', 'source'] as const).flatMap((what) => {
       const named = match[what];

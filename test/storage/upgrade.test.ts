@@ -27,7 +27,7 @@ const ROWS = 3;
 /** The tables that the upgrade drops: those of features that are gone, and what bodies have in common. */
 const dropped = [
   ...['content_bases', 'message_blocks', 'message_sets', 'message_changes', 'event_sums'],
-  ...['resends', 'tls_sessions', 'tls_policies', 'tls_reports', 'source_blocks', 'holds'],
+  ...['resends', 'tls_sessions', 'tls_policies', 'tls_reports', 'source_blocks', 'holds', 'warm_up'],
 ];
 
 /** Columns that another one took over, or that end with a failure whose records were found again. */
@@ -162,6 +162,13 @@ describe('upgrades', () => {
         .map(({ id, until, cause, actor }) => [id, until, cause, actor]),
       before.get('holds')?.map(({ id, until, note, created_by: actor }) => [id, until, note, actor]),
       'and so are holds',
+    );
+    assert.deepEqual(
+      after.get('limit_counts')?.map(({ subject, span, stage, sent }) => [subject, span, stage, sent]),
+      before
+        .get('warm_up')
+        ?.map(({ source, site, day, stage, sent }) => [`${String(source)} ${String(site)}`, day, stage, sent]),
+      'and the mails of warm-ups are counted on',
     );
     assert.deepEqual(
       after.get('members')?.map(({ role }) => role),
