@@ -25,12 +25,11 @@ function colour(text, under) {
 }
 
 for (const field of document.querySelectorAll('[data-code]')) {
-  const box = document.createElement('div');
+  const box = field.parentElement;
   const under = document.createElement('pre');
-  box.className = 'code';
   under.setAttribute('aria-hidden', 'true');
-  field.before(box);
-  box.append(under, field);
+  // The field itself is not moved: it would lose the focus, and what is being typed.
+  field.before(under);
   let waiting = 0;
   const follow = () => {
     under.scrollTop = field.scrollTop;
