@@ -15,7 +15,7 @@ const QUICK_JOURNEYS = [
 ];
 /** Tests that take long or need other programs: the rest. */
 const LATER =
-  /^test\/(?:bench|browser|image|journeys|systemd|torture|zoo)\/|^test\/storage\/(?:move|postgres)\/|^test\/backup\/postgres|^test\/(?:docs|samples)\.test\.ts$/;
+  /^test\/(?:bench|browser|image|journeys|systemd|torture|zoo)\/|^test\/storage\/(?:move|postgres)\/|^test\/backup\/(?:move|postgres)|^test\/(?:docs|samples)\.test\.ts$/;
 
 /**
  * Tests of what the program writes and reads, which run on both engines: those of each room with statements of its own, if they make a
