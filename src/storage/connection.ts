@@ -79,7 +79,9 @@ export async function takeConnection(knex: Knex): Promise<Connection> {
     return new Promise((resolve, reject) => {
       const done = (error: Error | null, rows: unknown): void => {
         if (error === null) resolve(rows as Result);
-        else reject(error);
+        // One that waited for a lock in vain counts as running, and as long as one does SQLite commits no other.
+        else if (ready === null) reject(error);
+        else ready.reset(() => reject(error));
       };
       if (ready === null) sqlite[how](text, values, done);
       else ready[how](values, done);

@@ -1,5 +1,8 @@
 import assert from 'node:assert/strict';
-import knexPackage from 'knex';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import knexPackage, { type Knex } from 'knex';
 import { createCommitter, type Work } from '../../src/storage/commit.ts';
 import { takeConnection, type Connection, type Value } from '../../src/storage/connection.ts';
 import { statement, textFor } from '../../src/storage/sql.ts';
@@ -133,6 +136,36 @@ describe('storage/sqlite-transaction', () => {
     assert.deepEqual(ran.filter((sql) => sql === 'INSERT INTO file').length, 1);
     const [all] = await connection.all('SELECT count(*) AS files, (SELECT count(*) FROM line) AS lines FROM file');
     assert.deepEqual(all, { files: 13, lines: 100 });
+  });
+
+  it('bug: after a lock of another program the next statement was not committed, as the one that had waited still ran', async () => {
+    const folder = mkdtempSync(path.join(tmpdir(), 'posthorn-test-'));
+    const open = (): Knex =>
+      knexPackage({
+        client: 'sqlite3',
+        connection: { filename: path.join(folder, 'lines.db') },
+        useNullAsDefault: true,
+        pool: { min: 1, max: 1 },
+      });
+    const [own, other] = [open(), open()];
+    await own.raw('PRAGMA journal_mode = WAL');
+    await own.raw('PRAGMA busy_timeout = 0');
+    await own.raw('CREATE TABLE line (number INTEGER PRIMARY KEY, text TEXT)');
+    await own.raw('CREATE TABLE file (name TEXT, bytes BLOB)');
+    const writer = await takeConnection(own);
+    for (const sql of scriptView(usual).split(/;\n(?=CREATE)/)) await writer.run(sql);
+    const { submit } = createCommitter(sqliteTransaction(writer, usual));
+    await other.raw('BEGIN IMMEDIATE');
+    await assert.rejects(submit(steps, [[addLines, row(1, 'a')]]), /SQLITE_BUSY/);
+    await other.raw('ROLLBACK');
+    const five = Array.from({ length: 5 }, (_, number): Step => [addLines, row(number, 'x')]);
+    await submit(steps, five);
+    assert.deepEqual(await other('line').count({ n: '*' }), [{ n: 5 }]);
+    await submit(steps, [["UPDATE line SET text = 'y'"], [addLines, row(5, 'x')]]);
+    assert.deepEqual(await other('line').count({ n: '*' }), [{ n: 6 }]);
+    await writer.close();
+    await Promise.all([own.destroy(), other.destroy()]);
+    rmSync(folder, { recursive: true });
   });
 
   it('writes nothing at all for a group without statements', async () => {
