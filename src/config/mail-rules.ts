@@ -7,7 +7,7 @@ const FORM = '{ name, match: { operator, source, domain, account, stream }, each
 const part = textThat('a text of 1 to 253 characters', ({ length }) => length > 0 && length <= 253).optional();
 const mails = count(1, 1_000_000_000).schema.optional();
 
-/** Decided when a mail is accepted, before DNS has told where it goes and by which source. */
+/** Returns whether the rule can be followed: waits and ages are decided when a mail is accepted, before DNS tells its operator and its source. */
 const isOfMail = ({ match, retry, maxAge }: z.output<typeof mailRuleForm>): boolean =>
   (retry === undefined && maxAge === undefined) || (match.operator === undefined && match.source === undefined);
 

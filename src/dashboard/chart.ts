@@ -211,7 +211,7 @@ const grid = ({ top, y }: Scales): string[] =>
     (value) => `<line class="grid" x1="0" x2="100%" y1="${fixed(y(value))}" y2="${fixed(y(value))}"/>`,
   );
 
-/** The numbers stand left of their lines, in the padding of the drawing; there is no half of a recipient. */
+/** The numbers are left of their lines, in the padding of the drawing. Counts of recipients have whole numbers only. */
 const gridLabels = ({ unit }: Chart, { top, y }: Scales): string[] =>
   [top / 2, top]
     .filter((value) => unit !== undefined || Number.isInteger(value))
