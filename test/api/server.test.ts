@@ -615,6 +615,18 @@ describe('api/server: stopping', () => {
     assert.equal(h.clock.nextAt(), null, 'no timer is left');
   });
 
+  it('does not wait for connections that were opened in advance', async () => {
+    const h = await startHarness({ routes: someRoutes });
+    const connected = new Promise((resolve) => h.api.server.once('connection', resolve));
+    const socket = net.connect(h.port, '127.0.0.1');
+    const closed = new Promise((resolve) => socket.on('close', resolve));
+    socket.resume();
+    await connected;
+    h.clock.advance(1000);
+    await Promise.all([h.stop(), closed]);
+    assert.equal(h.clock.nextAt(), null, 'no timer is left');
+  });
+
   it('does not wait for ever', async () => {
     let started = (): void => undefined;
     const isStarted = new Promise<void>((resolve) => (started = resolve));
