@@ -57,8 +57,6 @@ export interface Api {
 
 const ANONYMOUS_PER_MINUTE = 60;
 const DRAIN_MS = 10_000;
-/** A connection without a request for so long is closed by a stop, which waits for the first request of younger ones. */
-const UNUSED_MS = 1000;
 const UNREAD_MS = 60_000;
 
 /** Other pages on the same port; all other requests are the API's. */
@@ -237,18 +235,12 @@ function createServer(settings: ApiDeps['settings'], listener: http.RequestListe
 function closer({ clock, settings, stop, reader }: Shell, server: http.Server): () => Promise<void> {
   // Also those in the TLS handshake, which Node does not close.
   const open = new Set<Socket>();
-  server.on('connection', (socket: Socket) => {
+  const remember = (socket: Socket): void => {
     open.add(socket);
     socket.once('close', () => open.delete(socket));
-  });
-  // Node does not take a connection for idle before its first request, and browsers open some in advance.
-  const unused = new Map<Socket, number>();
-  server.on(server instanceof https.Server ? 'secureConnection' : 'connection', (socket: Socket) => {
-    unused.set(socket, clock.monotonic());
-    socket.once('close', () => unused.delete(socket));
-  });
-  server.prependListener('request', (req: http.IncomingMessage, res: http.ServerResponse) => {
-    unused.delete(req.socket);
+  };
+  server.on('connection', remember).on('secureConnection', remember);
+  server.prependListener('request', (_: http.IncomingMessage, res: http.ServerResponse) => {
     res.once('close', () => {
       if (stop.begun) setImmediate(() => server.closeIdleConnections());
     });
@@ -260,8 +252,8 @@ function closer({ clock, settings, stop, reader }: Shell, server: http.Server): 
       server.close(() => resolve());
     });
     server.closeIdleConnections();
-    const longUnused = clock.monotonic() - UNUSED_MS;
-    for (const [socket, since] of unused) if (since <= longUnused) socket.destroy();
+    // Browsers open connections in advance, which Node does not take for idle before their first request.
+    for (const socket of open) if (socket.bytesRead === 0) socket.destroy();
     const late = clock.after(settings.drainMs ?? DRAIN_MS, () => {
       for (const socket of open) socket.destroy();
     });

@@ -58,7 +58,9 @@ describe('the API over HTTPS', () => {
     assert.match(await validTo(), / 2020 /);
   });
 
-  it('does not wait at a stop for a handshake that never comes', async () => {
+  it('does not wait at a stop for a handshake or a request that never comes', async () => {
+    const unused = connectTls({ port: h.port, host: '127.0.0.1', ca: testCa, servername: 'localhost' });
+    await new Promise((resolve) => unused.once('secureConnect', resolve));
     const silent = connect(h.port, '127.0.0.1');
     const closed = new Promise((resolve) => silent.once('close', resolve));
     await new Promise((resolve) => silent.once('connect', resolve));
