@@ -15,7 +15,7 @@ const QUICK_JOURNEYS = [
 ];
 /** Tests that take long or need other programs: the rest. */
 const LATER =
-  /^test\/(?:bench|browser|image|journeys|systemd|torture|zoo)\/|^test\/storage\/(?:move|postgres)\/|^test\/backup\/(?:move|postgres)|^test\/(?:docs|samples)\.test\.ts$/;
+  /^test\/(?:bench|browser|image|journeys|systemd|torture|zoo)\/|^test\/storage\/(?:move|postgres)\/|^test\/backup\/(?:move|postgres)|^test\/api\/openapi-(?:lint|typescript)|^test\/client\/built|^test\/monitoring\/|^test\/(?:docs|samples)\.test\.ts$/;
 
 /**
  * Tests of what the program writes and reads, which run on both engines: those of each room with statements of its own, if they make a
@@ -132,7 +132,7 @@ const steps: Readonly<Record<string, () => { checks: Step[]; tests: Step[]; says
       },
     ],
     tests: [mocha('modules and journeys', files.filter(isQuick))],
-    says: 'Five minutes on two idle cores; a first run also fills the caches of lint and types. It leaves out PostgreSQL, the browser, systemd, kills, real peers and most journeys: `npm run test:all` runs those in 25 minutes.',
+    says: 'Five minutes on two idle cores; a first run also fills the caches of lint and types. It leaves out PostgreSQL, the browser, systemd, kills, real peers, linters of the description and most journeys: `npm run test:all` runs those in 25 minutes.',
   }),
   rest: () => ({
     checks: [{ name: 'dead code', command: ['knip', '--config', 'config/knip.json'] }],
