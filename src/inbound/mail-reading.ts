@@ -1,5 +1,6 @@
 /** Reads mails in confined processes, those that wait in one job, which is cheaper. After a fault each is read alone, to refuse only one. */
 import type { Clock } from '../base/clock.ts';
+import { yieldToEventLoop } from '../base/slices.ts';
 import { createThreads, ThreadRefusal, type ThreadsOptions } from '../base/threads.ts';
 
 interface ReadingOptions<Mail, Job> extends Omit<ThreadsOptions, 'mostWaiting'> {
@@ -27,6 +28,8 @@ export function createMailReading<Mail, Job, Result>(deps: { clock: Clock }, opt
   async function readAll(): Promise<void> {
     if (readers === options.count) return;
     readers++;
+    // Mails that were stored by one commit come in one turn.
+    await yieldToEventLoop();
     for (let batch = next(); batch.length > 0; batch = next()) await readTogether(batch);
     readers--;
   }

@@ -15,16 +15,13 @@ export interface Stranger {
   receiving?: ReceivingDomain;
 }
 
-export const strangerTo = (receiving: ReceivingDomain, ip: string): Stranger => ({
-  network: siteOf(ip),
-  deliveryId: null,
-  receiving,
-});
+/** Returns the delivery that a local part names with a token of ours, or null. */
+export const deliveryIn = (keys: readonly ReturnPathKey[], local: string): string | null =>
+  deliveryOf(keys, local) ?? unsubscribedDelivery(keys, local);
 
 export function strangerOf(keys: readonly ReturnPathKey[], ip: string, recipients: readonly string[]): Stranger {
   for (const address of recipients) {
-    const local = address.slice(0, Math.max(0, address.lastIndexOf('@')));
-    const deliveryId = deliveryOf(keys, local) ?? unsubscribedDelivery(keys, local);
+    const deliveryId = deliveryIn(keys, address.slice(0, Math.max(0, address.lastIndexOf('@'))));
     if (deliveryId !== null) return { network: siteOf(ip), deliveryId };
   }
   return { network: siteOf(ip), deliveryId: null };

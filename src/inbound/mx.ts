@@ -4,13 +4,13 @@
  */
 import { budgets as limits } from '../base/budgets.ts';
 import { parseMailbox } from '../mail/address.ts';
-import { deliveryOf, unsubscribedDelivery } from '../messages/delivery/return-path.ts';
+import { siteOf } from '../net/ip.ts';
 import { ROW_BYTES } from './bounded-store.ts';
 import type { InboundContext, ReceivingDomain } from './context.ts';
 import type { Inbox } from './inbox.ts';
 import type { Handlers } from './listener.ts';
 import { listenerLimits, type MailHold, Tally } from './mail-intake.ts';
-import { strangerOf, strangerTo, type MxBudgets, type Stranger } from './mx-budgets.ts';
+import { deliveryIn, strangerOf, type MxBudgets, type Stranger } from './mx-budgets.ts';
 import { refuse, type SmtpRefusal } from './smtp-refusal.ts';
 
 type Shelf = Pick<Inbox<never>, 'full' | 'store'>;
@@ -29,8 +29,8 @@ const ROLES: ReadonlySet<string> = new Set(
   'postmaster abuse fbl complaints dmarc dmarc-reports tls tls-reports tlsrpt'.split(' '),
 );
 
-/** Where a recipient's mail goes: to our own addresses, or to a domain that receives; or the reason why nowhere. */
-type Target = 'ours' | ReceivingDomain | SmtpRefusal;
+/** Whose mail to this recipient is, who sends it to our own addresses or to a domain that receives; or the reason why it goes nowhere. */
+type Target = Stranger | SmtpRefusal;
 
 export function mxHandlers(context: InboundContext, { budgets, reports, received }: Intake): Handlers<never> {
   const { clock, keys } = context;
@@ -46,21 +46,23 @@ export function mxHandlers(context: InboundContext, { budgets, reports, received
   };
 
   /** Our own addresses come first: they mean the same in a domain that receives. */
-  async function targetOf(address: string): Promise<Target> {
+  async function targetOf(address: string, ip: string): Promise<Target> {
+    const ours = { network: siteOf(ip), deliveryId: null };
     // RFC 5321 section 4.5.1: every host has a postmaster, also without a domain.
-    if (/^postmaster$/i.test(address)) return 'ours';
+    if (/^postmaster$/i.test(address)) return ours;
     // Percent hacks, bang paths and source routes are local parts that do not exist here, so they are refused like others.
     const parsed = parseMailbox(address, { smtputf8: true });
     if (address.lastIndexOf('@') <= 0 || parsed.kind === 'bad') return refuse(553, '5.1.3 this is not an address');
     const { local, domain } = parsed.mailbox;
     // A token of ours is proof at any host: reports still come to the former return path of a domain that was changed or removed.
-    if (deliveryOf(keys, local) !== null || unsubscribedDelivery(keys, local) !== null) return 'ours';
+    const deliveryId = deliveryIn(keys, local);
+    if (deliveryId !== null) return { ...ours, deliveryId };
     const isOurs = await context.isOurHost(domain);
-    if (isOurs && ROLES.has(local.toLowerCase())) return 'ours';
+    if (isOurs && ROLES.has(local.toLowerCase())) return ours;
     const receiving = await context.receiverOf(local, domain);
-    if (receiving !== null && receiving !== 'refused') return receiving;
+    if (receiving !== null && receiving !== 'refused') return { ...ours, receiving };
     // RFC 5321 section 4.5.1: every domain that takes mail has a postmaster.
-    if (receiving === 'refused' && /^(?:postmaster|abuse)$/i.test(local)) return 'ours';
+    if (receiving === 'refused' && /^(?:postmaster|abuse)$/i.test(local)) return ours;
     if (isOurs || receiving === 'refused') return refuse(550, '5.1.1 there is no such mailbox');
     return refuse(550, '5.7.1 we do not relay');
   }
@@ -77,30 +79,32 @@ export function mxHandlers(context: InboundContext, { budgets, reports, received
   return {
     sender: () => Promise.resolve(null),
     async recipient({ ip, recipients, announced }, address) {
-      const target = await targetOf(address);
+      const target = await targetOf(address, ip);
       if (isRefusal(target)) return target;
       const [first] = recipients;
-      const before = first === undefined ? target : await targetOf(first);
+      const before = first === undefined ? target : await targetOf(first, ip);
       if (nameOf(before) !== nameOf(target))
         return refuse(452, '4.5.3 one mail goes to one domain: send it again for this address');
-      if (target !== 'ours') {
-        const refusal = tooLarge(announced, target) ?? (await refusalOf(strangerTo(target, ip)));
+      if (target.receiving !== undefined) {
+        const refusal = tooLarge(announced, target.receiving) ?? (await refusalOf(target));
         return refusal ?? { proof: null, hold };
       }
-      const stranger = strangerOf(keys, ip, [...recipients, address]);
-      const named = strangerOf(keys, ip, [address]).deliveryId;
+      const stranger = first === undefined ? target : strangerOf(keys, ip, [...recipients, address]);
+      const proof = target.deliveryId;
       // RFC 5321 section 4.5.3.1.10: who gets this sends the mail again for the recipients that are left.
-      if (named !== null && named !== stranger.deliveryId)
+      if (proof !== null && proof !== stranger.deliveryId)
         return refuse(452, '4.5.3 one mail is about one of ours: send it again for this address');
-      return (await refusalOf(stranger)) ?? { proof: named, hold: null };
+      return (await refusalOf(stranger)) ?? { proof, hold: null };
     },
     async data(session, raw, size) {
-      const target = await targetOf(session.recipients[0] ?? '');
+      const { ip, recipients } = session;
+      const target = await targetOf(recipients[0] ?? '', ip);
       if (isRefusal(target)) return target;
-      const isOurs = target === 'ours';
-      const stranger = isOurs ? strangerOf(keys, session.ip, session.recipients) : strangerTo(target, session.ip);
-      const bytes = isOurs ? raw.length + ROW_BYTES : size;
-      const refusal = (isOurs ? null : tooLarge(size, target)) ?? (await refusalOf(stranger, bytes));
+      const { receiving } = target;
+      const stranger = recipients.length > 1 && receiving === undefined ? strangerOf(keys, ip, recipients) : target;
+      const bytes = receiving === undefined ? raw.length + ROW_BYTES : size;
+      const refusal =
+        (receiving === undefined ? null : tooLarge(size, receiving)) ?? (await refusalOf(stranger, bytes));
       if (refusal !== null) return refusal;
       const then = clock.now();
       budgets.spend(stranger, bytes);
@@ -119,8 +123,8 @@ export function mxHandlers(context: InboundContext, { budgets, reports, received
   };
 }
 
-const isRefusal = (target: Target): target is SmtpRefusal => target !== 'ours' && 'code' in target;
-const nameOf = (target: Target): string => (target === 'ours' || isRefusal(target) ? '' : target.name);
+const isRefusal = (target: Target): target is SmtpRefusal => 'code' in target;
+const nameOf = (target: Target): string => (isRefusal(target) ? '' : (target.receiving?.name ?? ''));
 /** EHLO announces more than a receiving domain takes: a bounce may bring back our largest mail. */
 const tooLarge = (size: number, { name }: ReceivingDomain): SmtpRefusal | null =>
   size > LARGEST ? refuse(552, `5.3.4 a mail to ${name} may have ${String(LARGEST)} octets at most`) : null;

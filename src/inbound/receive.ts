@@ -7,10 +7,11 @@ import { newId } from '../base/id.ts';
 import type { DeliveryChange } from '../messages/delivery/delivery.ts';
 import { bouncedBy, complainedBy, type StandIn } from '../messages/delivery/reported.ts';
 import { hintsOf } from '../messages/delivery/due-hint.ts';
+import type { Occurrence } from '../messages/delivery/record.ts';
 import { unsubscribedDelivery } from '../messages/delivery/return-path.ts';
 import { ownMailRows } from '../messages/accept/own-mail.ts';
 import type { Connection } from '../storage/connection.ts';
-import { insertRows, type Rows } from '../storage/rows.ts';
+import type { Rows } from '../storage/rows.ts';
 import type { ReportRow } from '../storage/tables.ts';
 import { aggregateSummary, type Aggregate } from './aggregate.ts';
 import { createAggregateStore } from './aggregate-store.ts';
@@ -137,9 +138,8 @@ export class Receiver {
     const isOfNobody = owner === undefined || isObeyed;
     const change = isOfNobody ? null : await changeOf(context.db.prepared, row.sender, finding, owner);
     const isProven = owner !== undefined && proof !== null;
-    if (isProven && change !== null) await context.recorder.record([{ deliveryId: owner.id, change }]);
     const state = isObeyed ? 'done' : stateOf(finding, owner !== undefined, change === null || isProven);
-    return this.close(row, finding, async () => ({
+    const end: End = {
       state,
       owner,
       detail: { ...findingRecord(finding), well_formed: finding.isWellFormed, proof, feedback_loop: loop },
@@ -152,7 +152,9 @@ export class Receiver {
         proof,
         recorded: isObeyed ? 'unsubscribed' : state === 'done' ? (change?.kind ?? null) : null,
       },
-    }));
+    };
+    const changes = isProven && change !== null ? [{ deliveryId: owner.id, change }] : [];
+    return this.close(row, finding, () => Promise.resolve(end), changes);
   }
 
   /** Unsubscribes whom the mail itself names, also if its delivery is deleted or erased here. Returns false if it does not name them. */
@@ -194,21 +196,25 @@ export class Receiver {
     });
   }
 
-  /** Writes what a mail was, as `decide` says. Resolves with the number of its bytes that are kept. `finding`: null if it could not be read. */
+  /**
+   * Writes what a mail was, as `decide` says, in one transaction with the change that it is. Resolves with the number of its bytes that are kept.
+   * `finding`: null if it could not be read.
+   */
   private async close(
     row: NewReport,
     finding: Finding | null,
     decide: (tx: Connection) => Promise<End>,
+    changes: readonly Occurrence[] = [],
   ): Promise<number> {
     const kind = finding?.kind ?? 'other';
-    const end = await this.context.db.commit.transact(async (tx) => {
-      const end = await decide(tx);
+    let end = null as End | null;
+    await this.context.recorder.record(changes, async (tx) => {
+      end = await decide(tx);
       // A report names the person, and the mail that it belongs to does not any more.
       if (end.owner?.address_key === ERASED_ADDRESS) await tx.run('DELETE FROM reports WHERE id = ?', [row.id]);
       // Another node may have done so meanwhile.
-      else if (!(await write(tx, row.id, kind, end))) return null;
-      await insertRows(tx, [end.rows ?? {}]);
-      return end;
+      else if (!(await write(tx, row.id, kind, end))) end = null;
+      return end?.rows ?? {};
     });
     if (end === null) return 0;
     const { said, state, owner, keeps, done } = end;

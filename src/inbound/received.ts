@@ -16,7 +16,8 @@ import { received as table, type EventRow, type ReceivedRow } from '../storage/t
 import type { InboundContext, ReceivingDomain } from './context.ts';
 import { Inbox } from './inbox.ts';
 import type { Session } from './listener.ts';
-import { strangerTo, type MxBudgets, type Stranger } from './mx-budgets.ts';
+import { siteOf } from '../net/ip.ts';
+import type { MxBudgets, Stranger } from './mx-budgets.ts';
 import { messageNamed } from './report-owner.ts';
 
 /** The row of a mail that has come and was not read. */
@@ -60,7 +61,11 @@ const strangerIn = ({
   account_id,
   domain: name,
   client_ip,
-}: Pick<ReceivedRow, 'account_id' | 'domain' | 'client_ip'>): Stranger => strangerTo({ account_id, name }, client_ip);
+}: Pick<ReceivedRow, 'account_id' | 'domain' | 'client_ip'>): Stranger => ({
+  network: siteOf(client_ip),
+  deliveryId: null,
+  receiving: { account_id, name },
+});
 
 const BUFFERED_BYTES = 64 * 1024 * 1024;
 const AT_WORK = 8;

@@ -30,12 +30,10 @@ describe('a report that harms its reader', () => {
     clock,
     keys: [],
     log: { warn: () => undefined, info: () => undefined, error: () => undefined },
-    db: {
-      prepared: { all: () => Promise.resolve([]) },
-      commit: {
-        transact: (work: (tx: object) => Promise<unknown>) =>
-          work({ all: (_: string, [state]: unknown[]) => Promise.resolve([closed.push(state)]) }),
-      },
+    db: { prepared: { all: () => Promise.resolve([]) } },
+    recorder: {
+      record: (_: unknown, write: (tx: object) => Promise<unknown>) =>
+        write({ all: (_: string, [state]: unknown[]) => Promise.resolve([closed.push(state)]) }),
     },
     forward: { operatorAddress: null },
   };

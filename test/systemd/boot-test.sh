@@ -203,6 +203,44 @@ inside systemctl stop posthorn
 check 'it stops within 10 s when idle' test $(($(date +%s) - began)) -le 10
 check 'it was content at its end' test "$(property Result)" = success
 
+# --- systemd opens the ports ---------------------------------------------------------------------------------------------
+inside mkdir -p /etc/systemd/system/posthorn.service.d
+inside cp /opt/posthorn/systemd/without-capability.conf /etc/systemd/system/posthorn.service.d/
+inside systemctl daemon-reload
+inside systemctl start posthorn
+inside cat "/proc/$(property MainPID)/status" >"$work/status"
+check 'with ports opened by systemd it has no capability' grep -q '^CapEff:	0000000000000000$' "$work/status"
+confined_rate() { inside systemd-analyze security --threshold=13 --no-pager posthorn >/dev/null; }
+check 'systemd rates it 1.3 or better' confined_rate
+# Each client waits for a greeting; how many were turned away is printed.
+inside /usr/bin/node -e '
+  let refused = 0;
+  const client = (port) => new Promise((resolve) => {
+    const socket = require("net").connect(port, "127.0.0.1");
+    socket.once("data", () => resolve(socket.destroy()));
+    socket.once("error", () => resolve((refused += 1)));
+  });
+  const clients = [];
+  const timer = setInterval(() => clients.push(client(25), client(587)), 200);
+  setTimeout(() => {
+    clearInterval(timer);
+    Promise.all(clients).then(() => console.log(clients.length > 20 ? refused : "too few"));
+  }, 8000);
+' >"$work/refused" &
+clients=$!
+sleep 2
+inside systemctl restart posthorn
+wait "$clients"
+check 'a restart refuses no connection to a port for mail' test "$(cat "$work/refused")" = 0
+inside node -e '
+  const socket = require("net").connect(25, "127.0.0.1");
+  const lines = ["EHLO a.test", "MAIL FROM:<a@b.test>", "RCPT TO:<postmaster>", "DATA", "Subject: x\r\n\r\nx\r\n.", "QUIT"];
+  socket.setEncoding("latin1").on("data", (text) => /^\d{3} /m.test(text) && lines.length > 0 && socket.write(`${lines.shift()}\r\n`));
+'
+read_by_child() { said '"event":"report".*"kind":"other"'; }
+check 'its confined process reads mail under these restrictions' eventually 20 read_by_child
+inside systemctl stop posthorn.socket posthorn
+
 echo 'http: { port: eighty }' >>"$machine/etc/posthorn/posthorn.yaml"
 check 'wrong settings are not started' bash -c "! nsenter --target $init --all -- systemctl start posthorn 2>/dev/null"
 sleep 4
