@@ -20,11 +20,8 @@ export const deliveryIn = (keys: readonly ReturnPathKey[], local: string): strin
   deliveryOf(keys, local) ?? unsubscribedDelivery(keys, local);
 
 export function strangerOf(keys: readonly ReturnPathKey[], ip: string, recipients: readonly string[]): Stranger {
-  for (const address of recipients) {
-    const deliveryId = deliveryIn(keys, address.slice(0, Math.max(0, address.lastIndexOf('@'))));
-    if (deliveryId !== null) return { network: siteOf(ip), deliveryId };
-  }
-  return { network: siteOf(ip), deliveryId: null };
+  const named = recipients.map((one) => deliveryIn(keys, one.slice(0, Math.max(0, one.lastIndexOf('@')))));
+  return { network: siteOf(ip), deliveryId: named.find((id) => id !== null) ?? null };
 }
 
 type RuleName = Extract<

@@ -85,16 +85,14 @@ export function mxHandlers(context: InboundContext, { budgets, reports, received
       const before = first === undefined ? target : await targetOf(first, ip);
       if (nameOf(before) !== nameOf(target))
         return refuse(452, '4.5.3 one mail goes to one domain: send it again for this address');
-      if (target.receiving !== undefined) {
-        const refusal = tooLarge(announced, target.receiving) ?? (await refusalOf(target));
-        return refusal ?? { proof: null, hold };
-      }
-      const stranger = first === undefined ? target : strangerOf(keys, ip, [...recipients, address]);
-      const proof = target.deliveryId;
+      const { receiving, deliveryId: proof } = target;
+      const isAlone = first === undefined || receiving !== undefined;
+      const stranger = isAlone ? target : strangerOf(keys, ip, [...recipients, address]);
       // RFC 5321 section 4.5.3.1.10: who gets this sends the mail again for the recipients that are left.
       if (proof !== null && proof !== stranger.deliveryId)
         return refuse(452, '4.5.3 one mail is about one of ours: send it again for this address');
-      return (await refusalOf(stranger)) ?? { proof, hold: null };
+      const refusal = tooLarge(announced, receiving) ?? (await refusalOf(stranger));
+      return refusal ?? { proof, hold: receiving === undefined ? null : hold };
     },
     async data(session, raw, size) {
       const { ip, recipients } = session;
@@ -103,8 +101,7 @@ export function mxHandlers(context: InboundContext, { budgets, reports, received
       const { receiving } = target;
       const stranger = recipients.length > 1 && receiving === undefined ? strangerOf(keys, ip, recipients) : target;
       const bytes = receiving === undefined ? raw.length + ROW_BYTES : size;
-      const refusal =
-        (receiving === undefined ? null : tooLarge(size, receiving)) ?? (await refusalOf(stranger, bytes));
+      const refusal = tooLarge(size, receiving) ?? (await refusalOf(stranger, bytes));
       if (refusal !== null) return refusal;
       const then = clock.now();
       budgets.spend(stranger, bytes);
@@ -126,6 +123,8 @@ export function mxHandlers(context: InboundContext, { budgets, reports, received
 const isRefusal = (target: Target): target is SmtpRefusal => 'code' in target;
 const nameOf = (target: Target): string => (isRefusal(target) ? '' : (target.receiving?.name ?? ''));
 /** EHLO announces more than a receiving domain takes: a bounce may bring back our largest mail. */
-const tooLarge = (size: number, { name }: ReceivingDomain): SmtpRefusal | null =>
-  size > LARGEST ? refuse(552, `5.3.4 a mail to ${name} may have ${String(LARGEST)} octets at most`) : null;
+const tooLarge = (size: number, receiving: ReceivingDomain | undefined): SmtpRefusal | null =>
+  receiving !== undefined && size > LARGEST
+    ? refuse(552, `5.3.4 a mail to ${receiving.name} may have ${String(LARGEST)} octets at most`)
+    : null;
 const noRoom = refuse(452, '4.3.1 there is no room now: try again later');

@@ -70,7 +70,6 @@ export class Receiver {
   private readonly context: InboundContext;
   private readonly parts: ReceiveParts;
   private readonly aggregates: ReturnType<typeof createAggregateStore>;
-  private readonly perDelivery = new InTurn();
 
   constructor(context: InboundContext, parts: ReceiveParts) {
     this.context = context;
@@ -118,11 +117,10 @@ export class Receiver {
       if (result.kind === 'read') return this.finish(row, result.finding);
       const fields = { event: 'report_unreadable', report_id: row.id, reason: result.why };
       context.log.warn(fields, 'a mail to us could not be read');
-      return this.close(row, null, async () => ({ state: 'unreadable', detail: {} }));
+      return this.close(row, null, [], async () => ({ state: 'unreadable', detail: {} }));
     };
     return async () => {
-      const bytesKept = await (deliveryId === null ? finish() : this.perDelivery.run(deliveryId, finish));
-      ofNetworks.giveBack(stranger, row.raw.length - bytesKept, row.received_at);
+      ofNetworks.giveBack(stranger, row.raw.length - (await finish()), row.received_at);
     };
   }
 
@@ -136,10 +134,11 @@ export class Receiver {
     const isObeyed = await this.obey(finding);
     const { owner, proof = null, loop = null } = match ?? {};
     const isOfNobody = owner === undefined || isObeyed;
-    const change = isOfNobody ? null : await changeOf(context.db.prepared, row.sender, finding, owner);
+    const change = isOfNobody ? null : changeOf(row.sender, finding, owner);
     const isProven = owner !== undefined && proof !== null;
     const state = isObeyed ? 'done' : stateOf(finding, owner !== undefined, change === null || isProven);
-    const end: End = {
+    const changes = isProven && change !== null ? [{ deliveryId: owner.id, change }] : [];
+    return this.close(row, finding, changes, async () => ({
       state,
       owner,
       detail: { ...findingRecord(finding), well_formed: finding.isWellFormed, proof, feedback_loop: loop },
@@ -152,9 +151,7 @@ export class Receiver {
         proof,
         recorded: isObeyed ? 'unsubscribed' : state === 'done' ? (change?.kind ?? null) : null,
       },
-    };
-    const changes = isProven && change !== null ? [{ deliveryId: owner.id, change }] : [];
-    return this.close(row, finding, () => Promise.resolve(end), changes);
+    }));
   }
 
   /** Unsubscribes whom the mail itself names, also if its delivery is deleted or erased here. Returns false if it does not name them. */
@@ -172,7 +169,7 @@ export class Receiver {
     if (mail !== null) await ownAccount.ensure();
     const rows = mail === null ? null : ownMailRows(mail, now, forward.retry);
     const detail = findingRecord(finding);
-    return this.close(row, finding, async (tx) => {
+    return this.close(row, finding, [], async (tx) => {
       if (rows === null || (await isFloodOf(tx, now))) return { state: 'kept', detail };
       return { state: 'forwarded', detail, rows, done: () => notifiers.deliveries.notify(hintsOf(rows)) };
     });
@@ -182,7 +179,7 @@ export class Receiver {
   private async count(row: NewReport, finding: Finding, aggregate: Aggregate): Promise<number> {
     const { report_id: aggregate_id, ...summary } = aggregateSummary(aggregate);
     const countIn = await this.aggregates.open(row.id, aggregate);
-    return this.close(row, finding, async (tx) => {
+    return this.close(row, finding, [], async (tx) => {
       const { isOurs, already_counted, refused, ...counted } = await countIn(tx);
       const isDone = isOurs && refused === null;
       const record = { ...summary, report_id: aggregate_id, already_counted, refused };
@@ -196,15 +193,12 @@ export class Receiver {
     });
   }
 
-  /**
-   * Writes what a mail was, as `decide` says, in one transaction with the change that it is. Resolves with the number of its bytes that are kept.
-   * `finding`: null if it could not be read.
-   */
+  /** Writes what a mail was, with the changes that it makes. Resolves with the number of its bytes that are kept. `finding`: null if unread. */
   private async close(
     row: NewReport,
     finding: Finding | null,
+    changes: readonly Occurrence[],
     decide: (tx: Connection) => Promise<End>,
-    changes: readonly Occurrence[] = [],
   ): Promise<number> {
     const kind = finding?.kind ?? 'other';
     let end = null as End | null;
@@ -283,19 +277,13 @@ function stateOf({ kind }: Finding, hasOwner: boolean, isSettled: boolean): Repo
 }
 
 /** Returns the change that a report of this delivery would be, were it true; null if it changes nothing. */
-async function changeOf(
-  db: Connection,
-  sender: string,
-  finding: Finding,
-  owner: Owner,
-): Promise<DeliveryChange | null> {
+function changeOf(sender: string, finding: Finding, owner: Owner): DeliveryChange | null {
   const { kind, recipients, isWellFormed, feedback } = finding;
   if (kind === 'bounce' && countsAsReport(sender, finding))
     return bouncedBy(recipients, owner.address_key, standInOf(isWellFormed, sender));
   if (kind === 'complaint')
     return complainedBy({ type: null, source: 'arf', userAgent: null, arrivalDate: null, ...feedback });
-  if (kind === 'unsubscribe' && !(await isUnsubscribed(db, owner))) return { kind: 'unsubscribed', method: 'mailto' };
-  return null;
+  return kind === 'unsubscribe' ? { kind: 'unsubscribed', method: 'mailto' } : null;
 }
 
 /** Returns whether the mail counts. Everyone who gets the mail knows its token: a report must also look like one, in its sender or in its form. */
@@ -306,29 +294,3 @@ const countsAsReport = (sender: string, { isWellFormed }: Finding): boolean =>
 
 const standInOf = (isWellFormed: boolean, sender: string): StandIn =>
   isWellFormed ? 'report' : sender === '' ? 'notice' : 'letter';
-
-async function isUnsubscribed(db: Connection, { account_id, address_key, stream }: Owner): Promise<boolean> {
-  const [row] = await db.all(
-    "SELECT 1 FROM suppressions WHERE account_id = ? AND address_key = ? AND scope = ? AND reason = 'unsubscribe' AND expires_at IS NULL",
-    [account_id, address_key, `stream:${stream}`],
-  );
-  return row !== undefined;
-}
-
-/** Runs acts that have the same name one after the other: the second then finds what the first has written. */
-class InTurn {
-  /** The last act of each name, until it is settled. */
-  private readonly last = new Map<string, Promise<unknown>>();
-
-  async run<Result>(name: string, act: () => Promise<Result>): Promise<Result> {
-    const before = this.last.get(name);
-    const result = before === undefined ? act() : before.then(act);
-    const settled = Promise.allSettled([result]);
-    this.last.set(name, settled);
-    try {
-      return await result;
-    } finally {
-      if (this.last.get(name) === settled) this.last.delete(name);
-    }
-  }
-}

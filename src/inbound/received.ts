@@ -57,14 +57,10 @@ interface NewMail {
   raw: Buffer;
 }
 
-const strangerIn = ({
-  account_id,
-  domain: name,
-  client_ip,
-}: Pick<ReceivedRow, 'account_id' | 'domain' | 'client_ip'>): Stranger => ({
-  network: siteOf(client_ip),
+const strangerIn = (row: Pick<ReceivedRow, 'account_id' | 'domain' | 'client_ip'>): Stranger => ({
+  network: siteOf(row.client_ip),
   deliveryId: null,
-  receiving: { account_id, name },
+  receiving: { account_id: row.account_id, name: row.domain },
 });
 
 const BUFFERED_BYTES = 64 * 1024 * 1024;
