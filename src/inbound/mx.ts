@@ -29,7 +29,7 @@ const ROLES: ReadonlySet<string> = new Set(
   'postmaster abuse fbl complaints dmarc dmarc-reports tls tls-reports tlsrpt'.split(' '),
 );
 
-/** Whose mail to this recipient is, who sends it to our own addresses or to a domain that receives; or the reason why it goes nowhere. */
+/** The sender of mail that is taken for this recipient, at our own addresses or in a domain that receives; or the reason why it is not. */
 type Target = Stranger | SmtpRefusal;
 
 export function mxHandlers(context: InboundContext, { budgets, reports, received }: Intake): Handlers<never> {
