@@ -30,7 +30,9 @@ export async function doctor(context: Context, { only, dnssec, json }: DoctorOpt
   if (findings.some(({ status }) => status === 'failed')) context.end(CHECK_FAILED);
 }
 
-function lines({ check, status, why, cure }: Finding): string[] {
+function lines({ check, status, why, cure, copy }: Finding): string[] {
   const line = `${MARKS[status]}  ${check.padEnd(13)}  ${printable(why)}`;
-  return cure === null ? [line] : [line, `${' '.repeat(24)}-> ${printable(cure)}`];
+  if (cure === null) return [line];
+  const further = copy.filter((one) => !cure.includes(one));
+  return [line, ...[`-> ${cure}`, ...further.map((one) => `   ${one}`)].map((one) => ' '.repeat(24) + printable(one))];
 }

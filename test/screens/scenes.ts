@@ -194,6 +194,7 @@ const withActs: Scene[] = [
   acted('account-pause', '/accounts', click(code('td summary'))),
   acted('message-erase', '/messages?status=delivered&range=30d', async (page) => {
     await click('a[href^="/messages/msg_"]')(page);
+    await click('#more > summary')(page);
     await click(code('summary:has-text("Erase")'))(page);
   }),
 ];
