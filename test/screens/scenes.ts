@@ -76,7 +76,7 @@ const click = (selector: string) => (page: Page) => page.locator(selector).first
 const code = (selector: string) => `main ${selector}`;
 
 const withMuch: Scene[] = [
-  at('overview', '/?range=30d'),
+  at('overview', '/?range=7d'),
   at('overview-day', '/'),
   at('welcome', '/welcome'),
   at('messages', '/messages'),
