@@ -4,9 +4,6 @@ import { checkNames, examineFrom, type Finding } from '../operator/doctor/doctor
 import type { Context } from './cli.ts';
 import { printable } from '../presentations/presentation.ts';
 
-/** Exit code if a check failed. */
-const CHECK_FAILED = 1;
-
 const MARKS = { ok: 'ok     ', warning: 'warning', failed: 'FAILED ' } as const;
 
 interface DoctorOptions {
@@ -27,7 +24,7 @@ export async function doctor(context: Context, { only, dnssec, json }: DoctorOpt
   const findings = await examineFrom(context.load().config, { checks, dnssec: dnssec === true });
   context.status('');
   context.print(json, { data: findings }, () => findings.flatMap(lines));
-  if (findings.some(({ status }) => status === 'failed')) context.end(CHECK_FAILED);
+  if (findings.some(({ status }) => status === 'failed')) context.end(1);
 }
 
 function lines({ check, status, why, cure, copy }: Finding): string[] {
