@@ -110,7 +110,7 @@ async function openAs(who: Scene['who'], admin: Page): Promise<Page> {
 }
 
 async function picture(page: Page, scene: Scene): Promise<void> {
-  // Theme and width are matters of the styles alone: the page need not be opened anew.
+  // Theme and width are matters of the styles alone: the page need not be opened again.
   let isShown = false;
   for (const { name, scheme, width } of modes) {
     await page.emulateMedia({ colorScheme: scheme });

@@ -324,7 +324,7 @@ function faultOf(row: DomainRow, record: DnsRecord, found: Found): Verdict[] {
   const why = record.required ? `${fault}${meaningOf(row)}` : fault;
   const copy = copyOf(record, found);
   const said = cureOf(record, found) ?? '';
-  // A value that is to be copied stands below the cure, and not in it.
+  // A value to be copied is shown below the cure, not in it.
   const short = `the ${record.type} record of ${record.host} with this value`;
   const advice = copy.length === 0 ? said : said.replace(formsOf(record).zone_line, () => short);
   const cure = `${advice}   (all of them: posthorn domains records ${name})`;
