@@ -171,6 +171,12 @@ export class Placing {
     this.place(job);
   }
 
+  /** Places a job again that cannot go by the lane's source, and what waits behind it. */
+  goOn(lane: string, job: Job): void {
+    this.placeAgain(job);
+    this.moveOn(lane);
+  }
+
   /** Lets go of a job that a worker had in hand; `dueAt` is when it falls due again, or null. */
   done(job: Job, dueAt: number | null): void {
     this.releaseQuota(job);
@@ -181,21 +187,15 @@ export class Placing {
   putAside(lane: string, job: Job, found: NoPassage): boolean {
     this.releaseQuota(job);
     const known = this.engine.sites.known(job.domain);
-    if (found.kind === 'wait' && known?.kind === 'site' && known.operator != null) {
-      this.setAside(lane, job, found.hosts, found.waits);
-      return true;
+    const site = known?.kind === 'site' ? known : null;
+    if (found.kind === 'exhausted') this.engine.dueQueue.rest(job, this.engine.clock.now() + UNTRIED_MS);
+    else if (found.kind === 'wait' && site?.operator != null) this.setAside(lane, job, site, found.waits);
+    else if (site !== null && this.hasOpenSource(site, job)) this.goOn(lane, job);
+    else {
+      this.engine.control.foundNone(lane);
+      return false;
     }
-    if (found.kind === 'exhausted') {
-      this.engine.dueQueue.rest(job, this.engine.clock.now() + UNTRIED_MS);
-      return true;
-    }
-    if (found.kind === 'wait' && known?.kind === 'site' && this.hasOpenSource(known, job)) {
-      this.place(job);
-      this.moveOn(lane);
-      return true;
-    }
-    this.engine.control.foundNone(lane);
-    return false;
+    return true;
   }
 
   slotsOf(lane: string): number {
@@ -351,21 +351,28 @@ export class Placing {
   }
 
   /** Returns whether a host of the job's own domain can be had; puts the job aside if none can. For operators' lanes. */
-  private hasHost(lane: string, { hosts, operator }: Site, source: string | null, job: Job): boolean {
+  private hasHost(lane: string, site: Site, source: string | null, job: Job): boolean {
     const waits = [];
-    for (const host of hosts) {
-      const wait = this.engine.pool.waitOf(hostKey(host, source), operator?.maxConnections);
+    for (const host of site.hosts) {
+      const wait = this.engine.pool.waitOf(hostKey(host, source), site.operator?.maxConnections);
       if (wait === null) return true;
       waits.push(wait);
     }
     this.releaseQuota(job);
-    this.setAside(lane, job, hosts, waits);
+    this.setAside(lane, job, site, waits);
     return false;
   }
 
-  private setAside(lane: string, job: Job, hosts: Site['hosts'], waits: readonly { until: number | null }[]): void {
+  /** Mail that its source cannot send now goes by another source that can. */
+  private setAside(lane: string, job: Job, site: Site, waits: readonly { until: number | null }[]): void {
+    const isShut = (): boolean =>
+      this.engine.control.sourceState(site, job.source ?? null, mailKeyOf(job)).closedUntil !== null;
+    if (this.hasOpenSource(site, job) && isShut()) {
+      this.place(job);
+      return;
+    }
     const ends = waits.flatMap(({ until }) => until ?? []);
-    const keys = hosts.map((host) => hostKey(host, job.source ?? null));
+    const keys = site.hosts.map((host) => hostKey(host, job.source ?? null));
     this.engine.aside.add(lane, keys, job, ends.length === 0 ? null : Math.min(...ends));
   }
 }

@@ -121,7 +121,7 @@ class Worker {
         return true;
       case 'other_source':
       case 'moved':
-        placing.placeAgain(job);
+        placing.goOn(lane.name, job);
         return true;
       case 'wait':
       case 'exhausted': {

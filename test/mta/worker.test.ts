@@ -91,7 +91,7 @@ class Bench {
           return { kind: 'preparing', wanted: { messageId: 'msg_1' }, mail, heldNow: () => Promise.resolve(null) };
         },
         keptBack: (job: Job) => this.keptBack(job.id),
-        placeAgain: (job: Job) => this.moved.push(job.id),
+        goOn: (_: string, job: Job) => this.moved.push(job.id),
         mayGo: (_: string, job: Job) => this.mayGo(job.id),
         putAside: (_: string, job: Job, found: NoPassage) => this.putAside(job.id, found),
         done: (job: Job, dueAt: number | null) => this.done.push([job.id, dueAt]),
