@@ -59,6 +59,28 @@ const blocked = (name: string, hours: number, refusals: readonly Refusal[]): Sce
   },
 });
 
+const crashes: Scenario = {
+  name: 'block-crashes',
+  about: 'every mail is refused for good, while the server is killed six times and gets more mail each time',
+  async run(play) {
+    const words = '550 5.7.26 This mail has been blocked because the sender is unauthenticated.';
+    const host = await play.host({ refuse: [{ at: 'message', words }] });
+    play.names.domain('strict.test', { 'mx.strict.test': host.address });
+    const all: string[] = [];
+    play.watch(all, 5);
+    for (let round = 0; round < 6; round++) {
+      const more = people('strict.test', 20, `r${String(round)}u`);
+      all.push(...more);
+      await play.send(more);
+      await play.pass(10);
+      await play.sender.restart();
+    }
+    await play.pass(150);
+    play.atMost('bounced', await play.sender.bounced(), 5);
+    play.atMost('attempts', play.receiver.attempts.length, 10);
+  },
+};
+
 const slow = (seconds: number): Scenario => ({
   name: `slow-${String(seconds)}`,
   about: `four hundred mails for a receiver that answers the final dot after ${String(seconds)} s`,
@@ -152,6 +174,7 @@ export const limits: readonly Scenario[] = [
   blocked('weekend', 60, [
     { at: 'rcpt', words: '554 5.7.1 Service unavailable; Client host [{ip}] blocked using zen.spamhaus.org' },
   ]),
+  crashes,
   slow(1),
   slow(10),
   load('apple', '451 4.7.1 Service unavailable - try again later'),
