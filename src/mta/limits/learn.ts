@@ -355,8 +355,6 @@ const changed = (limit: Limit, connections: number, cause: string, now: number):
   changedAt: now,
 });
 
-/** Refusals of mails that were under way at the same time count once, if they come within this many ms. */
-const TOGETHER_MS = 2_000;
 const FIRST_PAUSE_MS = 5_000;
 /** A receiver that takes many mails a minute is left alone for the time of so many. */
 const PAUSE_MAILS = 30;
@@ -390,7 +388,8 @@ export function slowed(
   { reply, startedAt, lastMinute }: { reply: string; startedAt: number; lastMinute: number },
   now: number,
 ): Limit {
-  if (limit.refusedAt > 0 && (startedAt <= limit.refusedAt || now - limit.refusedAt < TOGETHER_MS)) return limit;
+  // It was let go before the last refusal was known.
+  if (limit.refusedAt > 0 && startedAt < limit.until) return limit;
   const { perMinute: before } = limit;
   // Nothing was accepted since the last refusal: it is too early still.
   const isAgain = limit.refusedAt > 0 && limit.step === -1;
