@@ -36,8 +36,8 @@ export function loadAssets() {
   const urls = new Map<string, string>();
   const assets = new Map<string, { body: string | Buffer; type: string }>();
   for (const [name, file, type] of files) {
-    const read = readFileSync(file(), type.startsWith('font/') ? null : 'utf8');
-    const body = type === CSS ? withUrls(String(read), urls) : read;
+    const read = readFileSync(file());
+    const body = type === CSS ? withUrls(read.toString(), urls) : read;
     const print = createHash('sha256').update(body).digest('hex').slice(0, 12);
     const { name: stem, ext } = path.parse(name);
     const url = `/assets/${stem}.${print}${ext}`;

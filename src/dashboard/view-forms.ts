@@ -69,8 +69,11 @@ export function formsOf(view: string, sources: Sources): ViewForm[] {
   return all.filter(({ to }, n) => all.findIndex((one) => one.to === to) === n);
 }
 
-const statementsIn = (view: string, sources: Sources): hbs.AST.Statement[] =>
-  inProgram(Handlebars.parse(sources.get(view) ?? ''), sources);
+/** Most parts have no form and no part that might: parsing them all takes longer than all else that the pages need at start. */
+function statementsIn(view: string, sources: Sources): hbs.AST.Statement[] {
+  const source = sources.get(view) ?? '';
+  return /\{\{(?:#form|field|#?>)/.test(source) ? inProgram(Handlebars.parse(source), sources) : [];
+}
 
 function inProgram(program: hbs.AST.Program | undefined, sources: Sources): hbs.AST.Statement[] {
   return (program?.body ?? []).flatMap((one) => {
