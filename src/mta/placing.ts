@@ -2,6 +2,7 @@
 import { createBatchLoader, type BatchLoader } from '../base/batch-loader.ts';
 import { mapInSlices } from '../base/slices.ts';
 import { mailKeyOf, UNTRIED_MS, type NoPassage } from './attempt/attempt.ts';
+import { isDown } from './connection/pooled-host.ts';
 import type { Job } from './due-queue.ts';
 import type { Engine } from './engine.ts';
 import { LOOK_MS } from '../messages/limits/counts.ts';
@@ -171,12 +172,6 @@ export class Placing {
     this.place(job);
   }
 
-  /** Places a job again that cannot go by the lane's source, and what waits behind it. */
-  goOn(lane: string, job: Job): void {
-    this.placeAgain(job);
-    this.moveOn(lane);
-  }
-
   /** Lets go of a job that a worker had in hand; `dueAt` is when it falls due again, or null. */
   done(job: Job, dueAt: number | null): void {
     this.releaseQuota(job);
@@ -190,8 +185,10 @@ export class Placing {
     const site = known?.kind === 'site' ? known : null;
     if (found.kind === 'exhausted') this.engine.dueQueue.rest(job, this.engine.clock.now() + UNTRIED_MS);
     else if (found.kind === 'wait' && site?.operator != null) this.setAside(lane, job, site, found.waits);
-    else if (site !== null && this.hasOpenSource(site, job)) this.goOn(lane, job);
-    else {
+    else if (site !== null && this.hasOpenSource(site, job)) {
+      this.place(job);
+      this.moveOn(lane);
+    } else {
       this.engine.control.foundNone(lane);
       return false;
     }
@@ -324,25 +321,23 @@ export class Placing {
   }
 
   private offer(job: Job, destination: Destination): void {
-    if (this.engine.isStopping) return;
+    const { sources, control, dueQueue, lanes, clock, isStopping } = this.engine;
+    if (isStopping) return;
     // Held mail stays in the queue and is looked at again by the sweeper.
-    if (destination.kind === 'hold') this.engine.dueQueue.rest(job, this.engine.clock.now() + SWEEP_MS);
+    if (destination.kind === 'hold') dueQueue.rest(job, clock.now() + SWEEP_MS);
     // DNS trouble is about the domain: its mail waits, and no attempt is spent.
-    else if (destination.kind === 'unresolved')
-      this.engine.dueQueue.rest(job, Math.max(destination.until, this.engine.clock.now() + 1));
-    else this.offerTo(destination, this.laneFor(destination, job), job);
-  }
-
-  /** Mail of a pool of several sources, all of which are closed, waits on disk: the one that opens first may be another by then. */
-  private offerTo(destination: Destination, lane: string, job: Job): void {
-    const { sources, control, dueQueue, lanes } = this.engine;
-    const isOneOfSeveral = sources.named && sources.namesOf(job.preference?.pool ?? DEFAULT_POOL).length > 1;
-    const until =
-      destination.kind === 'site' && isOneOfSeveral
-        ? control.sourceState(destination, job.source ?? null, mailKeyOf(job)).closedUntil
-        : null;
-    if (until === null) lanes.offer(lane, job);
-    else dueQueue.rest(job, until);
+    else if (destination.kind === 'unresolved') dueQueue.rest(job, Math.max(destination.until, clock.now() + 1));
+    else {
+      const lane = this.laneFor(destination, job);
+      // Mail of a pool of several sources, all of which are closed, waits on disk: the one that opens first may be another by then.
+      const isOneOfSeveral = sources.named && sources.namesOf(job.preference?.pool ?? DEFAULT_POOL).length > 1;
+      const until =
+        destination.kind === 'site' && isOneOfSeveral
+          ? control.sourceState(destination, job.source ?? null, mailKeyOf(job)).closedUntil
+          : null;
+      if (until === null) lanes.offer(lane, job);
+      else dueQueue.rest(job, until);
+    }
   }
 
   private monotonic(at: number): number {
@@ -352,22 +347,17 @@ export class Placing {
 
   /** Returns whether a host of the job's own domain can be had; puts the job aside if none can. For operators' lanes. */
   private hasHost(lane: string, site: Site, source: string | null, job: Job): boolean {
-    const waits = [];
-    for (const host of site.hosts) {
-      const wait = this.engine.pool.waitOf(hostKey(host, source), site.operator?.maxConnections);
-      if (wait === null) return true;
-      waits.push(wait);
-    }
+    const { pool } = this.engine;
+    const waits = site.hosts.flatMap((host) => pool.waitOf(hostKey(host, source), site.operator?.maxConnections) ?? []);
+    if (waits.length < site.hosts.length) return true;
     this.releaseQuota(job);
     this.setAside(lane, job, site, waits);
     return false;
   }
 
   /** Mail that its source cannot send now goes by another source that can. */
-  private setAside(lane: string, job: Job, site: Site, waits: readonly { until: number | null }[]): void {
-    const isShut = (): boolean =>
-      this.engine.control.sourceState(site, job.source ?? null, mailKeyOf(job)).closedUntil !== null;
-    if (this.hasOpenSource(site, job) && isShut()) {
+  private setAside(lane: string, job: Job, site: Site, waits: readonly { why: string; until: number | null }[]): void {
+    if (waits.every(isDown) && this.hasOpenSource(site, job)) {
       this.place(job);
       return;
     }

@@ -121,7 +121,8 @@ class Worker {
         return true;
       case 'other_source':
       case 'moved':
-        placing.goOn(lane.name, job);
+        placing.placeAgain(job);
+        placing.moveOn(lane.name);
         return true;
       case 'wait':
       case 'exhausted': {

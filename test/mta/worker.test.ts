@@ -91,7 +91,8 @@ class Bench {
           return { kind: 'preparing', wanted: { messageId: 'msg_1' }, mail, heldNow: () => Promise.resolve(null) };
         },
         keptBack: (job: Job) => this.keptBack(job.id),
-        goOn: (_: string, job: Job) => this.moved.push(job.id),
+        moveOn: () => undefined,
+        placeAgain: (job: Job) => this.moved.push(job.id),
         mayGo: (_: string, job: Job) => this.mayGo(job.id),
         putAside: (_: string, job: Job, found: NoPassage) => this.putAside(job.id, found),
         done: (job: Job, dueAt: number | null) => this.done.push([job.id, dueAt]),
