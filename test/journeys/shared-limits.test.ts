@@ -172,7 +172,7 @@ describe('journey: two nodes share the limits of a receiver', () => {
     await join();
     const counted = async (): Promise<number> => {
       const rows = await one.app.db.prepared.all<{ sent: number }>('SELECT SUM(sent) AS sent FROM limit_counts');
-      return Number(rows[0]?.sent ?? 0);
+      return rows[0]?.sent ?? 0;
     };
     await send(10);
     await until(async () => (await counted()) >= HOURLY / 2, 100);
@@ -181,7 +181,10 @@ describe('journey: two nodes share the limits of a receiver', () => {
     await join();
     await until(async () => (await counted()) >= HOURLY, 500);
     for (let step = 0; step < 40; step++) await until(() => true);
-    assert.ok(arrived() >= HOURLY && arrived() <= MOST, `${String(arrived())} in the first hour, ${String(await counted())} counted`);
+    assert.ok(
+      arrived() >= HOURLY && arrived() <= MOST,
+      `${String(arrived())} in the first hour, ${String(await counted())} counted`,
+    );
     one.clock.advance(3_600_000);
     await until(() => arrived() >= 2 * HOURLY, 500);
     assert.ok(arrived() <= 2 * MOST, `${String(arrived())} in two hours`);

@@ -1,7 +1,7 @@
 /** Holds what `why` said of waiting mail against what then happened to it. Pure. */
 import type { Attempt, Dial } from './receiver.ts';
 
-/** What was said of a mail, in ms of the receiver's clock. */
+/** A sentence about a mail, with times in ms of the receiver's clock. */
 export interface Said {
   at: number;
   to: string;
@@ -13,7 +13,7 @@ export interface Said {
 /** Times are told in whole seconds, and a limit may grow a little sooner. */
 const EARLY_MS = 2_000;
 const PAST_MS = 1_000;
-/** What waits for a turn or a time is looked at so soon after it. */
+/** Mail that waits for a turn or a time is looked at so soon after it. */
 const SOON_MS = 15_000;
 
 /** Returns what is untrue of each sentence; `end` is when the receiver was looked at last, `answerMs` how long its answers take. */

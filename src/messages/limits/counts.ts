@@ -119,7 +119,7 @@ export class LimitCounts {
     // A lane begins mail that finds itself whether all that is left is under way.
     if (mail === null) return 0;
     const nodes = this.deps.nodes();
-    // What a node had counted that has ended is known after the next look only.
+    // The counts of a node that has ended are known after the next look only.
     const parts = Math.max(nodes, this.readFor);
     if (parts > 1 && this.deps.clock.monotonic() - this.readAt >= LOOK_MS)
       this.read(1, MOST_READ).catch(this.deps.failed);

@@ -1,4 +1,4 @@
-/** What receivers teach about us, over minutes and hours: whatever they do, hardly a mail is lost, and `why` is true for each that waits. */
+/** Receivers that refuse or slow us, over minutes and hours: hardly a mail is lost, and `why` is true for each that waits. */
 import type { Behaviour, Refusal } from '../behaviour.ts';
 import { people, type Scenario } from '../play.ts';
 import { profiles } from '../profiles.ts';
