@@ -191,17 +191,18 @@ export async function run(
   }
 }
 
-/** First words of commands, in the order of the help. */
+/** First words of commands, in the order of the help; others come behind them. */
 const order =
   'serve config migrate backup storage admin team accounts audit keys domains send messages received queue resolve events export stats reputation recipients suppressions webhooks books nodes doctor status tls inbound classify completion';
 
 function addAll(program: Command, context: Context): void {
   const all = [...Object.values(presentations).flat(), ...ownCommands];
-  for (const word of order.split(' '))
+  const wordOf = ({ command }: { command: string }): string => command.split(' ', 1)[0] ?? '';
+  for (const word of new Set([...order.split(' '), ...all.map(wordOf)]))
     addCommands(
       program,
       context,
-      all.filter(({ command }) => command.split(' ', 1)[0] === word),
+      all.filter((one) => wordOf(one) === word),
     );
   program
     .command('complete', { hidden: true })

@@ -44,15 +44,6 @@ const LARGEST_LIMIT = 1000;
 /** Reads how many rows are asked for. */
 export const limitOption = wholeOption(1, LARGEST_LIMIT);
 
-/** Reads how many things are asked for. */
-const countOption = wholeOption(1, 1_000_000);
-
-/** Reads a number of days, at most 400: older figures are deleted. */
-const daysOption = wholeOption(1, 400);
-
-/** Reads a number of hours, at most those of a month. */
-const hoursOption = wholeOption(1, 744);
-
 const groups: Readonly<Record<string, string>> = {
   config: 'check the settings, or show those in effect',
   backup: 'copies of a SQLite database and the keys',
@@ -88,8 +79,6 @@ function groupAt(program: CommandUnknownOpts, path: readonly string[]): CommandU
 type Parse = (text: string, before: unknown) => unknown;
 
 /** The limits are those of the operations. */
-const holdTime = durationWithin('1s', '366d');
-
 const parsers = {
   text: undefined,
   list: listOption,
@@ -102,11 +91,11 @@ const parsers = {
   seconds: (text: string) => Math.ceil(durationOption(text) / 1000),
   /** The time at which the duration is over. */
   until: (text: string) => new Date(systemClock.now() + durationOption(text)).toISOString(),
-  hold_time: holdTime,
+  hold_time: durationWithin('1s', '366d'),
   limit: limitOption,
-  count: countOption,
-  days: daysOption,
-  hours: hoursOption,
+  count: wholeOption(1, 1_000_000),
+  days: wholeOption(1, 400),
+  hours: wholeOption(1, 744),
 };
 
 /** A command that is written by hand. */

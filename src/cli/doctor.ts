@@ -4,9 +4,6 @@ import { checkNames, examineFrom, type Finding } from '../operator/doctor/doctor
 import type { Context } from './cli.ts';
 import { printable } from '../presentations/presentation.ts';
 
-/** Exit code if a check failed. */
-const CHECK_FAILED = 1;
-
 const MARKS = { ok: 'ok     ', warning: 'warning', failed: 'FAILED ' } as const;
 
 interface DoctorOptions {
@@ -27,10 +24,12 @@ export async function doctor(context: Context, { only, dnssec, json }: DoctorOpt
   const findings = await examineFrom(context.load().config, { checks, dnssec: dnssec === true });
   context.status('');
   context.print(json, { data: findings }, () => findings.flatMap(lines));
-  if (findings.some(({ status }) => status === 'failed')) context.end(CHECK_FAILED);
+  if (findings.some(({ status }) => status === 'failed')) context.end(1);
 }
 
-function lines({ check, status, why, cure }: Finding): string[] {
+function lines({ check, status, why, cure, copy }: Finding): string[] {
   const line = `${MARKS[status]}  ${check.padEnd(13)}  ${printable(why)}`;
-  return cure === null ? [line] : [line, `${' '.repeat(24)}-> ${printable(cure)}`];
+  if (cure === null) return [line];
+  const further = copy.filter((one) => !cure.includes(one));
+  return [line, ...[`-> ${cure}`, ...further.map((one) => `   ${one}`)].map((one) => ' '.repeat(24) + printable(one))];
 }

@@ -57,18 +57,15 @@ const hashOf = (values: unknown): string =>
   createHash('sha256').update(JSON.stringify(values)).digest('base64url').slice(0, 22);
 
 /**
- * Returns whether the values are others than the form's page showed: changed by another window, member or program. A form without the field, as a
- * script sends it, counts as fresh. A change between this look and the write is not seen.
+ * Throws a Problem if the values are others than the form's page showed: changed by another window, member or program. A page with fields is shown
+ * with what was typed and the present hash, so that sending it again saves it. A form without the field, as a script sends it, counts as fresh. A
+ * change between this look and the write is not seen.
  */
-export const isStale = (form: URLSearchParams, values: unknown): boolean =>
-  form.has('_seen') && form.get('_seen') !== hashOf(values);
-
-/** Throws a Problem for a stale form. Its page is shown with what was typed and the present hash, so that sending it again saves it. */
 export function refuseStale(form: URLSearchParams, values: unknown): void {
-  if (!isStale(form, values)) return;
+  if (!form.has('_seen') || form.get('_seen') === hashOf(values)) return;
   throw new StaleForm(
     'invalid_state',
-    'This was changed after you opened the page, so nothing was saved. What you entered is still below. Open this page in a new window to see the change: saving again replaces it.',
+    'This was changed after you opened the page, so nothing was saved, published or sent. Open this page in a new window to see the change. What you entered is kept: saving it again replaces the change.',
   );
 }
 

@@ -1,5 +1,6 @@
 /** Numbers of a range of time, and of the time before it: the pages that show them all count the same hours and days. */
 import type { Stats } from '../client/types.ts';
+import { rfc3339 } from '../base/rfc3339.ts';
 import { beginOfDay } from '../base/zones.ts';
 import { DAY_MS, HOUR_MS } from '../base/time.ts';
 import { chartHtml, type Chart } from './chart.ts';
@@ -12,7 +13,6 @@ const MOST_DAYS_OF_ZONE = 30;
 /** Longest range that is shown by the hour. */
 const LONGEST_BY_HOUR_MS = 3 * DAY_MS;
 
-const rfc3339 = (ms: number): string => new Date(ms).toISOString();
 const isKept = (begin: number, now: number): boolean => begin >= now - MOST_DAYS_OF_ZONE * DAY_MS;
 
 /** Returns the days of the range: of its zone if they are known, otherwise of UTC. */

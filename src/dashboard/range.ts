@@ -1,4 +1,5 @@
 /** The time range of a page: a preset or from and to, in a time zone that is named; all of it is in the address. Pure. */
+import { rfc3339 } from '../base/rfc3339.ts';
 import { DAY_MS, HOUR_MS } from '../base/time.ts';
 import { beginOfDay, momentIn, wallClock, zoneNamed } from '../base/zones.ts';
 import type { Visit } from './page.ts';
@@ -68,8 +69,6 @@ interface Times {
   label: string;
   fault: string | null;
 }
-
-const rfc3339 = (ms: number | null): string | null => (ms === null ? null : new Date(ms).toISOString());
 
 function presetTimes(name: Preset, query: URLSearchParams, { now, zone }: { now: number; zone: string }): Times {
   const [label, ms] = presets[name];

@@ -4,6 +4,8 @@ import { spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
+import { ownCommands } from '../../src/cli/commands.ts';
+import { presentations } from '../../src/presentations/index.ts';
 import { version } from '../../src/version.ts';
 import { ran } from './ran.ts';
 
@@ -89,6 +91,11 @@ describe('the help of every command', () => {
       promised.filter((name) => !names().includes(name)),
       [],
     );
+  });
+
+  it('has every command that is declared, of whatever group', () => {
+    const declared = [...Object.values(presentations).flat(), ...ownCommands].map(({ command }) => command);
+    assert.deepEqual(leaves.map(([command]) => command.join(' ')).sort(), declared.sort());
   });
 
   it('says what the command does, and shows examples that are commands and options there are', () => {

@@ -38,7 +38,7 @@ describe('dashboard: the preview of a template', () => {
         for (const tag of html.match(/<[^>]*>/g) ?? [])
           assert.match(
             tag,
-            /^<(?:!doctype html|html lang="en"|meta charset="utf-8"|iframe sandbox class="(?:light|dark)" title="HTML(?:, dark)?" srcdoc="[^"]*"|\/?(?:html|head|body|title|main|h2|p|ol|ul|li|div|code|span|em|strong|pre|style|iframe|details|summary|mark|label)(?: class="[a-z]+")?|input type="radio" name="look" id="[a-z]+"(?: checked)?)>$/,
+            /^<(?:!doctype html|html lang="en" data-theme=""|meta charset="utf-8"|iframe sandbox class="(?:light|dark)" title="HTML(?:, dark)?" srcdoc="[^"]*"|\/?(?:html|head|body|title|main|h2|p|ol|ul|li|div|code|span|em|strong|pre|style|iframe|details|summary|mark|label)(?: class="[a-z]+")?|input type="radio" name="look" id="[a-z]+"(?: checked)?)>$/,
           );
       }),
     );

@@ -245,15 +245,12 @@ describe('dashboard: forms beside other windows', () => {
       await browser.open(page);
       const _seen = browser.field('_seen');
       assert.equal((await app.request('PATCH', `/v1/templates/${id}`, { text: 'two' })).status, 200);
-      for (const [act, said] of [
-        ['publish', 'published'],
-        ['send', 'sent'],
-      ] as const) {
+      for (const act of ['publish', 'send']) {
         await browser.open(page);
         const fields = { _seen, to: 'delivered@simulator.posthorn.test', sample_variables: '{}' };
         const refused = await browser.submit(`${page}/${act}`, fields);
         assert.equal(refused.status, 409);
-        assert.match(refused.html, new RegExp(`nothing was ${said}`));
+        assert.match(refused.html, /nothing was saved, published or sent/);
       }
       assert.equal(await member(page, 'published_version'), 1);
       await browser.open(page);

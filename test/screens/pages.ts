@@ -1,7 +1,7 @@
 /**
  * `npm run screens -- pages --data <folder> --to <folder>`: pictures of the dashboard's pages, light, dark and on a phone, for a
  * person to look at. The data folder is one of `npm run seed`; nothing is sent, since no name resolves. `--only a,b` takes
- * those scenes alone, `--modes light,phone` those looks.
+ * those scenes alone, `--modes light-1280,dark-320` those looks: a theme and a width.
  */
 import { mkdirSync } from 'node:fs';
 import path from 'node:path';
@@ -26,14 +26,14 @@ const to = path.resolve(values.to);
 mkdirSync(to, { recursive: true });
 
 /** Of a long page its begin is looked at. */
-const TALLEST = { light: 1500, dark: 1500, phone: 1900 } as const;
-const modes = (
-  [
-    ['light', 'light', 1280],
-    ['dark', 'dark', 1280],
-    ['phone', 'light', 360],
-  ] as const
-).filter(([name]) => values.modes === undefined || values.modes.split(',').includes(name));
+const TALLEST = 1900;
+const modes = (values.modes ?? 'light-1280,dark-1280,light-360').split(',').map((name) => {
+  const [scheme, width = ''] = name.split('-');
+  if ((scheme === 'light' || scheme === 'dark') && Number(width) >= 320)
+    return { name, scheme, width: Number(width) } as const;
+  console.error(`--modes takes light-1280 or dark-320, not ${name}`);
+  process.exit(64);
+});
 
 const config = configFor(path.resolve(values.data), 25);
 const app = await startApp(config, {
@@ -110,14 +110,17 @@ async function openAs(who: Scene['who'], admin: Page): Promise<Page> {
 }
 
 async function picture(page: Page, scene: Scene): Promise<void> {
-  for (const [kind, scheme, width] of modes) {
+  // Theme and width are matters of the styles alone: the page need not be opened again.
+  let isShown = false;
+  for (const { name, scheme, width } of modes) {
     await page.emulateMedia({ colorScheme: scheme });
-    await page.setViewportSize({ width, height: width === 360 ? 740 : 860 });
-    await scene.show(page);
+    await page.setViewportSize({ width, height: width < 500 ? 740 : 860 });
+    if (!isShown) await scene.show(page);
+    isShown = true;
     const height = await page.evaluate<number>('document.documentElement.scrollHeight');
     // Parts outside of the window are not all drawn: frames stay white.
-    await page.setViewportSize({ width, height: Math.min(height, TALLEST[kind]) });
-    await page.screenshot({ path: path.join(to, `${scene.name}-${kind}.png`), animations: 'disabled' });
+    await page.setViewportSize({ width, height: Math.min(height, TALLEST) });
+    await page.screenshot({ path: path.join(to, `${scene.name}-${name}.png`), animations: 'disabled' });
   }
   console.log(scene.name, new URL(page.url()).pathname);
 }

@@ -76,7 +76,7 @@ const click = (selector: string) => (page: Page) => page.locator(selector).first
 const code = (selector: string) => `main ${selector}`;
 
 const withMuch: Scene[] = [
-  at('overview', '/?range=30d'),
+  at('overview', '/?range=7d'),
   at('overview-day', '/'),
   at('welcome', '/welcome'),
   at('messages', '/messages'),
@@ -194,6 +194,7 @@ const withActs: Scene[] = [
   acted('account-pause', '/accounts', click(code('td summary'))),
   acted('message-erase', '/messages?status=delivered&range=30d', async (page) => {
     await click('a[href^="/messages/msg_"]')(page);
+    await click('#more > summary')(page);
     await click(code('summary:has-text("Erase")'))(page);
   }),
 ];

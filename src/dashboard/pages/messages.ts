@@ -448,9 +448,9 @@ async function sourceText(visit: Reader): Promise<string> {
   }
 }
 
-async function bytesOf(
+export async function bytesOf(
   visit: Pick<Visit, 'ask' | 'params'>,
-  operation: 'getMessageRaw' | 'getMessageReport',
+  operation: 'getMessageRaw' | 'getMessageReport' | 'getReceivedRaw',
 ): Promise<Buffer> {
   const body = await visit.ask(operation, { params: visit.params, accept: 'message/rfc822' });
   return Buffer.isBuffer(body) ? body : Buffer.alloc(0);

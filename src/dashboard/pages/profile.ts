@@ -2,13 +2,12 @@
 import { randomBytes } from 'node:crypto';
 import { Problem, invalid } from '../../base/problem.ts';
 import { keysMadeBy, toKeyRecord } from '../../keys/key-store.ts';
-import { changeLogin, needsSecondFactor } from '../../members/member-store.ts';
+import { changeLogin, needsSecondFactor, type LoginChanges } from '../../members/member-store.ts';
 import { SHORTEST_PASSWORD } from '../../members/password.ts';
 import { makeRecoveryCodes, recoveryCodesOf } from '../../members/recovery-codes.ts';
 import { closeSession, sessionsOf } from '../../members/session-store.ts';
 import { signInsOf, TOTP_PURPOSE } from '../../members/sign-in.ts';
 import { base32, otpauthUrl, stepOfCode, TOTP_SECRET_BYTES } from '../../members/totp.ts';
-import type { Rows } from '../../storage/rows.ts';
 import { actRows } from '../act.ts';
 import { openedOf } from '../forms.ts';
 import { get, move, once, post, view, type Page, type Shown, type Visit } from '../page.ts';
@@ -26,8 +25,9 @@ export const profilePages: readonly Page[] = [
   post(`${WHERE}/second-factor/off`, switchOff, { again: show }),
   post(`${WHERE}/recovery-codes`, newRecoveryCodes, { again: show }),
   post(`${WHERE}/sessions/:id/end`, async (visit) => {
-    const { server, member, params } = visit;
-    await closeSession(server, member.id, params['id'] ?? '', acted(visit, 'profile.session.end'));
+    const { server, member, params, account } = visit;
+    const rows = () => actRows(visit, member.email, 'profile.session.end', account.id);
+    await closeSession(server, member.id, params['id'] ?? '', rows);
     return move(WHERE, 'That session has ended.');
   }),
 ];
@@ -57,17 +57,17 @@ async function show({ server, member, session, account, accounts, actor }: Visit
   });
 }
 
-const acted =
-  (visit: Visit, name: Parameters<typeof actRows>[2]): (() => Rows) =>
-  () =>
-    actRows(visit, visit.member.email, name, visit.account.id);
+/** Changes the member's login, which ends all other sessions. */
+const change = (visit: Visit, name: Parameters<typeof actRows>[2], changes: LoginChanges): Promise<void> =>
+  changeLogin(visit.server, visit.member.id, { ...changes, keep: visit.session.id }, () =>
+    actRows(visit, visit.member.email, name, visit.account.id),
+  );
 
 async function newPassword(visit: Visit): Promise<Shown> {
-  const { server, member, session } = visit;
+  const { server, member } = visit;
   const password = newPasswordIn(visit, member.email);
   await provenPassword(visit);
-  const hash = await server.passwords.hash(password);
-  await changeLogin(server, member.id, { hash, keep: session.id }, acted(visit, 'profile.password'));
+  await change(visit, 'profile.password', { hash: await server.passwords.hash(password) });
   return move(
     WHERE,
     'Your password is changed, and all other sessions have ended. It ends no API key: those that you made lately are below.',
@@ -93,7 +93,7 @@ async function offer(visit: Visit, fault: Problem | null): Promise<Shown> {
 
 /** Switches it on once a code has proved that the app has the secret, so that no member is locked out. */
 async function switchOn(visit: Visit): Promise<Shown> {
-  const { server, member, form, now, session } = visit;
+  const { server, member, form, now } = visit;
   if (member.totp_sealed !== null) return move(WHERE, 'The second factor is already on.');
   const secret = offeredSecret(visit);
   await provenPassword(visit);
@@ -101,8 +101,7 @@ async function switchOn(visit: Visit): Promise<Shown> {
   if (step === null) throw invalid('code', 'This code is wrong. Check the clock of your device.');
   const recoveryCodes = makeRecoveryCodes();
   const totp = { sealed: server.keyring.seal(TOTP_PURPOSE, secret), step };
-  const changes = { totp, recoveryCodes, keep: session.id };
-  await changeLogin(server, member.id, changes, acted(visit, 'profile.second-factor.on'));
+  await change(visit, 'profile.second-factor.on', { totp, recoveryCodes });
   return codesPage(visit, recoveryCodes, { isNew: true });
 }
 
@@ -114,20 +113,17 @@ function offeredSecret({ server, member, form }: Visit): Buffer {
 }
 
 async function switchOff(visit: Visit): Promise<Shown> {
-  const { server, member, session } = visit;
   await provenPassword(visit);
-  const changes = { totp: null, recoveryCodes: [], keep: session.id };
-  await changeLogin(server, member.id, changes, acted(visit, 'profile.second-factor.off'));
+  await change(visit, 'profile.second-factor.off', { totp: null, recoveryCodes: [] });
   return move(WHERE, 'The second factor is off, and all other sessions have ended.');
 }
 
 async function newRecoveryCodes(visit: Visit): Promise<Shown> {
-  const { server, member, session } = visit;
-  if (member.totp_sealed === null) return move(WHERE, 'Recovery codes belong to a second factor: switch it on first.');
+  if (visit.member.totp_sealed === null)
+    return move(WHERE, 'Recovery codes belong to a second factor: switch it on first.');
   await provenPassword(visit);
   const recoveryCodes = makeRecoveryCodes();
-  const changes = { recoveryCodes, keep: session.id };
-  await changeLogin(server, member.id, changes, acted(visit, 'profile.recovery-codes'));
+  await change(visit, 'profile.recovery-codes', { recoveryCodes });
   return codesPage(visit, recoveryCodes, { isNew: false });
 }
 

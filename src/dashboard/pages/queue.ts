@@ -216,11 +216,10 @@ async function flush(visit: Visit): Promise<Shown> {
   return move(backOf(visit), [text, unknownNote(unknown)].join(' ').trim());
 }
 
+/** A form names one thing, or nothing for all mail. */
 function flushedOf(form: URLSearchParams): ArgsOf<'queue.flush'> {
-  const [domain, lane, message] = [fieldText(form, 'domain'), fieldText(form, 'lane'), fieldText(form, 'message_id')];
-  if (message !== undefined) return { message_id: message };
-  if (lane !== undefined) return { lane };
-  return domain === undefined ? { all: true } : { domain };
+  const name = (['domain', 'lane', 'message_id'] as const).find((one) => fieldText(form, one) !== undefined);
+  return name === undefined ? { all: true } : { [name]: fieldText(form, name) };
 }
 
 /** Tells of the domains that an act on a lane has left out. */

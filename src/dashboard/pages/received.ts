@@ -4,7 +4,7 @@ import { filtersOf } from '../filters.ts';
 import { pageOf, pagerOf } from '../links.ts';
 import { get, view, type Page, type Shown, type Visit } from '../page.ts';
 import { resource } from '../resource.ts';
-import { htmlFile, mailFile, SHOWN_CHARACTERS } from './messages.ts';
+import { bytesOf, htmlFile, mailFile, SHOWN_CHARACTERS } from './messages.ts';
 
 const WHERE = '/messages/received';
 
@@ -19,7 +19,7 @@ export const receivedPages: readonly Page[] = [
   get(`${WHERE}/:id/html`, async (visit) =>
     htmlFile((await visit.ask('getReceived', { params: visit.params })).html ?? ''),
   ),
-  get(`${WHERE}/:id/source`, async (visit) => mailFile(await source(visit), idOf(visit))),
+  get(`${WHERE}/:id/source`, async (visit) => mailFile(await bytesOf(visit, 'getReceivedRaw'), idOf(visit))),
   get(`${WHERE}/:id/files/:index`, file),
 ];
 
@@ -52,14 +52,10 @@ async function details(visit: Visit) {
     author: authorOf(mail),
     mayRead,
     text: mail.text?.slice(0, SHOWN_CHARACTERS),
-    source: isUnread && mayRead ? (await source(visit)).toString('latin1', 0, SHOWN_CHARACTERS) : null,
+    source:
+      isUnread && mayRead ? (await bytesOf(visit, 'getReceivedRaw')).toString('latin1', 0, SHOWN_CHARACTERS) : null,
     here: `${WHERE}/${mail.id}`,
   };
-}
-
-async function source(visit: Visit): Promise<Buffer> {
-  const body = await visit.ask('getReceivedRaw', { params: visit.params, accept: 'message/rfc822' });
-  return Buffer.isBuffer(body) ? body : Buffer.alloc(0);
 }
 
 /** A file always comes as a download: a stranger has made it. */

@@ -2,7 +2,7 @@
 import { readJson } from '../../api/json.ts';
 import { Problem } from '../../base/problem.ts';
 import type { Render, Template } from '../../client/types.ts';
-import { filledIn, definedMembers, fieldText, isStale, refuseStale, seenIn } from '../forms.ts';
+import { filledIn, definedMembers, fieldText, refuseStale, seenIn } from '../forms.ts';
 import { pageOf, pagerOf } from '../links.ts';
 import { get, move, post, view, type Page, type Shown, type Visit } from '../page.ts';
 import { PREVIEW_CSP } from './messages.ts';
@@ -26,7 +26,7 @@ export const templatePages: readonly Page[] = [
   get(`${WHERE}/:id/versions/:version`, versionFrame),
   post(`${WHERE}/:id/restore`, restore),
   post(`${WHERE}/:id/publish`, async (visit) => {
-    refuseUnseen(visit, await read(visit), 'published');
+    refuseStale(visit.form, changeable(await read(visit)));
     await visit.ask('publishTemplate', { params: visit.params });
     return move(placeOf(visit), 'Published: sends use this version now.');
   }),
@@ -110,15 +110,6 @@ const changeable = (template: Template): unknown => {
   return [version, alias, name, subject, from, html, text, sample];
 };
 
-/** Throws a Problem if the template is another than the page with the button showed. */
-function refuseUnseen({ form }: Visit, template: Template, done: 'published' | 'sent'): void {
-  if (isStale(form, changeable(template)))
-    throw new Problem(
-      'invalid_state',
-      `The template was changed after you opened its page, so nothing was ${done}. Go back and look at it as it is now.`,
-    );
-}
-
 const contentOf = (form: URLSearchParams): object => ({
   alias: fieldText(form, 'alias') ?? null,
   name: fieldText(form, 'name') ?? null,
@@ -178,7 +169,8 @@ function sampleIn(form: URLSearchParams): object | null {
 
 /** Shows what would be sent, with its faults, in the frame next to the editor. */
 async function preview(visit: Visit): Promise<Shown> {
-  const show = (data: object): Shown => frame(visit.server.views.alone('preview', { style: STYLE, ...data }));
+  const show = (data: object): Shown =>
+    frame(visit.server.views.alone('preview', { style: STYLE, theme: visit.form.get('theme'), ...data }));
   try {
     const { variables, subject, html, text } = await rendered(visit);
     return show({
@@ -222,7 +214,6 @@ async function versions(visit: Visit): Promise<Shown> {
       by: row.created_by === null ? '' : whoText({ actor: row.created_by, user_agent: null }),
       isFrom: String(row.version) === from,
       isTo: String(row.version) === to,
-      isLatest: row.version === template.version,
       isLive: row.version === template.published_version,
     })),
     isOnly: data.length === 1,
@@ -280,7 +271,7 @@ async function restore(visit: Visit): Promise<Shown> {
 
 async function sendTest(visit: Visit): Promise<Shown> {
   const template = await read(visit);
-  refuseUnseen(visit, template, 'sent');
+  refuseStale(visit.form, changeable(template));
   const body = definedMembers({
     from: template.from ?? fieldText(visit.form, 'from') ?? (await usualSender(visit)),
     to: visit.form.get('to') ?? '',
@@ -305,17 +296,18 @@ async function usualSender(visit: Visit): Promise<string> {
 }
 
 /** The frame has no scripts, no network and an opaque origin; the HTML has a frame inside of it, so that its styles do not affect the rest. */
-const STYLE = `body{font:13px/1.5 system-ui,sans-serif;margin:10px 12px;color:#1b2430;background:#fff}h2{font-size:12px;margin:14px 0 4px;color:#586474}p{margin:0 0 6px}
+const STYLE = `html{color-scheme:light dark;--dim:light-dark(#5d616b,#a0a4ae);--line:light-dark(#e6e6eb,#272a30)}[data-theme=light]{color-scheme:light}[data-theme=dark]{color-scheme:dark}
+body{font:13px/1.5 system-ui,sans-serif;margin:10px 12px;color:light-dark(#17181c,#ececef);background:light-dark(#fff,#101114)}h2{font-size:12px;margin:14px 0 4px;color:var(--dim)}p{margin:0 0 6px}
 code,pre{font:12.5px/1.5 ui-monospace,Menlo,Consolas,monospace;white-space:pre-wrap;overflow-wrap:anywhere;margin:0}
-iframe{display:block;width:100%;height:56vh;min-height:200px;border:1px solid #d9dee5;border-radius:6px;box-sizing:border-box}
-.subject{font-size:15px;font-weight:600;overflow-wrap:anywhere}.dim{color:#586474}.text{border:1px solid #d9dee5;border-radius:6px;padding:8px 10px}
+iframe{display:block;width:100%;height:56vh;min-height:200px;border:1px solid var(--line);border-radius:6px;box-sizing:border-box;background:#fff}
+.subject{font-size:15px;font-weight:600;overflow-wrap:anywhere}.dim{color:var(--dim)}.text{border:1px solid var(--line);border-radius:6px;padding:8px 10px}
 .parts{display:grid;gap:0 14px}@media(min-width:760px){.parts{grid-template-columns:minmax(0,3fr) minmax(0,2fr)}}
 .faults code{display:block}
-.faults{background:#fce4e4;color:#a61b1b;border-radius:6px;padding:8px 10px 8px 26px;margin:0 0 8px}
+.faults{background:light-dark(#fdecea,#371b1a);color:light-dark(#b3261c,#ff9c93);border-radius:6px;padding:8px 10px 8px 26px;margin:0 0 8px}
 mark{background:#ffe08a;color:#1b2430}.looks label{margin-right:10px}
 body:has(#phone:checked) .parts iframe{width:375px;max-width:100%}iframe.light{color-scheme:light}iframe.dark{display:none;color-scheme:dark;background:#1b1f24}
 body:has(#dark:checked) iframe.light{display:none}body:has(#dark:checked) iframe.dark{display:block}
-.good{color:#146c43}.chip{display:inline-block;background:#e9ecf0;border-radius:4px;padding:0 6px;margin:0 4px 2px 0}`;
+.chip{display:inline-block;background:light-dark(#efeff3,#25272d);border-radius:4px;padding:0 6px;margin:0 4px 2px 0}`;
 
 const themes = ['light', 'dark'] as const;
 

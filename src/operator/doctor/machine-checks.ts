@@ -232,7 +232,7 @@ export async function* backups({ machine, clock, config }: Pick<Probes, 'machine
   return why;
 }
 
-const ageText = (ms: number): string =>
+export const ageText = (ms: number): string =>
   ms < 2 * HOUR_MS
     ? 'less than two hours'
     : ms < 72 * HOUR_MS

@@ -6,6 +6,7 @@ import type { Database } from '../../storage/database.ts';
 import type { WebhookRow, DomainRow } from '../../storage/tables.ts';
 import { sealedSecrets, type SealedUnder } from '../sealed-secrets.ts';
 import { pluralize } from '../../base/pluralize.ts';
+import { ageText } from './machine-checks.ts';
 import { isLoopback } from './outbound.ts';
 import { failed, unseen, warning, type Check, type Probes, type Verdict } from './probes.ts';
 import { DAY_MS, HOUR_MS } from '../../base/time.ts';
@@ -200,9 +201,6 @@ export async function* database({ config, store, server }: Probes): Check {
   return `PostgreSQL ${facts.version}`;
 }
 
-const ageText = (ms: number): string =>
-  ms < 2 * DAY_MS ? `${String(Math.floor(ms / HOUR_MS))} h` : `${String(Math.floor(ms / DAY_MS))} days`;
-
 export async function* nodes({ config, server }: Probes): Check {
   if (!isPostgresUrl(config.storage.url)) return 'a database of SQLite has one server';
   if (server.kind === 'missing') return yield warning(`the nodes are unknown: ${server.why}`, server.cure);
@@ -324,11 +322,13 @@ function faultOf(row: DomainRow, record: DnsRecord, found: Found): Verdict[] {
   if (found.status === 'unknown') return [warning(`${what} cannot be looked up`, 'See the line of `resolver`.')];
   const fault = `${what} ${faultText(found)}`;
   const why = record.required ? `${fault}${meaningOf(row)}` : fault;
-  const cure = `${cureOf(record, found) ?? ''}   (all of them: posthorn domains records ${name})`;
-  const more = {
-    about: { object: 'domain', id: row.id, name, account_id: row.account_id },
-    copy: copyOf(record, found),
-  } as const;
+  const copy = copyOf(record, found);
+  const said = cureOf(record, found) ?? '';
+  // A value to be copied is shown below the cure, not in it.
+  const short = `the ${record.type} record of ${record.host} with this value`;
+  const advice = copy.length === 0 ? said : said.replace(formsOf(record).zone_line, () => short);
+  const cure = `${advice}   (all of them: posthorn domains records ${name})`;
+  const more = { about: { object: 'domain', id: row.id, name, account_id: row.account_id }, copy } as const;
   return [record.required && status !== 'pending' ? failed(why, cure, more) : warning(why, cure, more)];
 }
 

@@ -118,7 +118,7 @@ describe('messages/limits/counts: the stage of a warm-up on the next day', () =>
   });
 });
 
-describe('messages/limits/counts: warm-up', () => {
+describe('messages/limits/counts', () => {
   let temp: TempDatabase;
   let clock: FakeClock;
   beforeEach(async () => {
@@ -127,265 +127,265 @@ describe('messages/limits/counts: warm-up', () => {
   });
   afterEach(() => temp.close());
 
-  async function open(since: number | null = null, nodes = 1): Promise<Node> {
-    const node = new Node(temp.db, clock, { since, nodes });
-    await node.book.load();
-    return node;
-  }
+  describe('warm-up', () => {
+    async function open(since: number | null = null, nodes = 1): Promise<Node> {
+      const node = new Node(temp.db, clock, { since, nodes });
+      await node.book.load();
+      return node;
+    }
 
-  it('stops at the cap of each site, and sends more from day to day', async () => {
-    const node = await open();
-    assert.deepEqual([node.all('google'), node.all('yahoo')], [50, 50]);
-    clock.advance(DAY);
-    assert.deepEqual([node.all('google'), node.today('google')], [100, { sent: 100, cap: 100 }]);
-    clock.advance(DAY);
-    assert.equal(node.all('google'), 200);
-    assert.equal(node.take('warm', 'google'), true, 'others have no cap');
-  });
-
-  it('counts over a restart, and what was not sent does not count', async () => {
-    const first = await open();
-    for (let count = 0; count < 39; count++) first.take('out1', 'google');
-    first.begin('out1', 'google');
-    first.begin('out1', 'google', -1);
-    await first.book.write();
-    const second = await open();
-    assert.deepEqual(second.today('google'), { sent: 39, cap: 50 });
-    assert.equal(second.all('google'), 11);
-    await second.book.write();
-    clock.advance(DAY);
-    assert.equal((await open()).today('google')?.cap, 100);
-  });
-
-  it('looks again soon while mails under way may use up the rest', async () => {
-    const node = await open();
-    for (let count = 0; count < 50; count++) node.begin('out1', 'google');
-    assert.equal(node.waits('out1', 'google'), NOW + 2000);
-    node.begin('out1', 'google', -1);
-    assert.equal(node.waits('out1', 'google'), null);
-  });
-
-  for (const [reason, outcome, counts] of [
-    ['a block', blocked, true],
-    ['a deferral', deferred, true],
-    ['an unknown mailbox', unknown, false],
-    ['greylisting', greylisted, false],
-    ['a dead connection', unreachable, false],
-  ] as const)
-    it(`${counts ? 'stays' : 'goes on'} after a day of ${reason}`, async () => {
+    it('stops at the cap of each site, and sends more from day to day', async () => {
       const node = await open();
-      for (let count = 0; count < 3; count++) node.take('out1', 'google', outcome);
+      assert.deepEqual([node.all('google'), node.all('yahoo')], [50, 50]);
+      clock.advance(DAY);
+      assert.deepEqual([node.all('google'), node.today('google')], [100, { sent: 100, cap: 100 }]);
+      clock.advance(DAY);
+      assert.equal(node.all('google'), 200);
+      assert.equal(node.take('warm', 'google'), true, 'others have no cap');
+    });
+
+    it('counts over a restart, and what was not sent does not count', async () => {
+      const first = await open();
+      for (let count = 0; count < 39; count++) first.take('out1', 'google');
+      first.begin('out1', 'google');
+      first.begin('out1', 'google', -1);
+      await first.book.write();
+      const second = await open();
+      assert.deepEqual(second.today('google'), { sent: 39, cap: 50 });
+      assert.equal(second.all('google'), 11);
+      await second.book.write();
+      clock.advance(DAY);
+      assert.equal((await open()).today('google')?.cap, 100);
+    });
+
+    it('looks again soon while mails under way may use up the rest', async () => {
+      const node = await open();
+      for (let count = 0; count < 50; count++) node.begin('out1', 'google');
+      assert.equal(node.waits('out1', 'google'), NOW + 2000);
+      node.begin('out1', 'google', -1);
+      assert.equal(node.waits('out1', 'google'), null);
+    });
+
+    for (const [reason, outcome, counts] of [
+      ['a block', blocked, true],
+      ['a deferral', deferred, true],
+      ['an unknown mailbox', unknown, false],
+      ['greylisting', greylisted, false],
+      ['a dead connection', unreachable, false],
+    ] as const)
+      it(`${counts ? 'stays' : 'goes on'} after a day of ${reason}`, async () => {
+        const node = await open();
+        for (let count = 0; count < 3; count++) node.take('out1', 'google', outcome);
+        node.all('google');
+        clock.advance(DAY);
+        assert.equal(node.today('google')?.cap, counts ? 50 : 100);
+      });
+
+    it('stays after a day with a complaint too many', async () => {
+      const node = await open();
+      node.all('google');
+      node.book.counts.complained('out1', 'google');
+      clock.advance(DAY);
+      assert.equal(node.today('google')?.cap, 50);
+    });
+
+    it('begins where the day it was begun says, and is warm after the last', async () => {
+      assert.equal((await open(NOW - 3 * DAY)).all('google'), 500);
+      const warm = await open(NOW - 30 * DAY);
+      warm.take('out1', 'google');
+      assert.equal(warm.today('google')?.cap, null);
+    });
+
+    it('does not count a day twice when the clock goes back', async () => {
+      const node = await open();
       node.all('google');
       clock.advance(DAY);
-      assert.equal(node.today('google')?.cap, counts ? 50 : 100);
+      node.all('google');
+      clock.advance(-DAY);
+      assert.equal(node.take('out1', 'google'), false);
     });
 
-  it('stays after a day with a complaint too many', async () => {
-    const node = await open();
-    node.all('google');
-    node.book.counts.complained('out1', 'google');
-    clock.advance(DAY);
-    assert.equal(node.today('google')?.cap, 50);
-  });
+    it('begins again at a site that got no mail for a month while the program ran, whoever looks at it meanwhile', async () => {
+      const node = await open();
+      node.all('google');
+      for (let day = 0; day < 29; day++) {
+        clock.advance(DAY);
+        assert.equal(node.today('google')?.cap, 100);
+      }
+      clock.advance(3 * DAY);
+      assert.deepEqual(node.today('google'), { sent: 0, cap: 50 });
+    });
 
-  it('begins where the day it was begun says, and is warm after the last', async () => {
-    assert.equal((await open(NOW - 3 * DAY)).all('google'), 500);
-    const warm = await open(NOW - 30 * DAY);
-    warm.take('out1', 'google');
-    assert.equal(warm.today('google')?.cap, null);
-  });
+    it('begins again at a site that got no mail for a month, and housekeeping deletes its rows', async () => {
+      const node = await open();
+      node.all('google');
+      await node.book.write();
+      clock.advance(40 * DAY);
+      const later = await open();
+      later.take('out1', 'google');
+      await later.book.write();
+      assert.deepEqual(later.today('google'), { sent: 1, cap: 50 });
+      const rule = oldRule(temp.db, clock, 'old counts of limits');
+      assert.equal(await rule.step(100, temp.db.commit), 0);
+      clock.advance(21 * DAY);
+      assert.equal(await rule.step(100, temp.db.commit), 1);
+      const days = await temp.db.prepared.all<{ span: string }>('SELECT span FROM limit_counts');
+      assert.deepEqual(days, [{ span: dayOf(NOW + 40 * DAY) }]);
+    });
 
-  it('does not count a day twice when the clock goes back', async () => {
-    const node = await open();
-    node.all('google');
-    clock.advance(DAY);
-    node.all('google');
-    clock.advance(-DAY);
-    assert.equal(node.take('out1', 'google'), false);
-  });
+    it('adds up what several nodes count at the same time', async () => {
+      const nodes = await Promise.all([open(NOW - 30 * DAY, 3), open(NOW - 30 * DAY, 3), open(NOW - 30 * DAY, 3)]);
+      for (let round = 0; round < 20; round++) {
+        for (const node of nodes)
+          for (const site of ['google', 'yahoo', 'google'])
+            node.take('out1', site, site === 'google' ? blocked : accepted());
+        await Promise.all(nodes.map(({ book }) => book.write()));
+        if (round % 5 === 0) await Promise.all(nodes.map(({ book }) => book.reread()));
+      }
+      const rows = await temp.db.prepared.all<{ subject: string; sent: number; blocked: number }>(
+        'SELECT subject, sent, blocked FROM limit_counts ORDER BY subject',
+      );
+      assert.deepEqual(
+        rows.map(({ subject, sent, blocked: bad }) => [subject, sent, bad]),
+        [
+          ['out1 google', 120, 120],
+          ['out1 yahoo', 60, 0],
+        ],
+      );
+    });
 
-  it('begins again at a site that got no mail for a month while the program ran, whoever looks at it meanwhile', async () => {
-    const node = await open();
-    node.all('google');
-    for (let day = 0; day < 29; day++) {
+    it('decides the stage of a day by what all nodes have counted the day before, alike at all of them', async () => {
+      const [one, two] = [await open(null, 1), await open(null, 1)];
+      one.all('google');
+      // A complaint arrives where nothing was sent from.
+      two.book.counts.complained('out1', 'google');
+      for (const { book } of [one, two]) await book.write();
+      for (const { book } of [one, two]) await book.reread();
       clock.advance(DAY);
-      assert.equal(node.today('google')?.cap, 100);
-    }
-    clock.advance(3 * DAY);
-    assert.deepEqual(node.today('google'), { sent: 0, cap: 50 });
+      assert.deepEqual(
+        [one.today('google'), two.today('google')],
+        [
+          { sent: 0, cap: 50 },
+          { sent: 0, cap: 50 },
+        ],
+      );
+    });
+
+    it('counts on in memory while nothing can be written, and writes it later', async () => {
+      const node = await open();
+      await temp.db.commit.transact((tx) => tx.run('ALTER TABLE limit_counts RENAME TO elsewhere'));
+      for (let count = 0; count < 10; count++) node.take('out1', 'google');
+      await node.book.write();
+      await temp.db.commit.transact((tx) => tx.run('ALTER TABLE elsewhere RENAME TO limit_counts'));
+      node.take('out1', 'google');
+      await node.book.write();
+      assert.equal(node.today('google')?.sent, 11);
+      assert.equal((await open()).today('google')?.sent, 11);
+    });
   });
 
-  it('begins again at a site that got no mail for a month, and housekeeping deletes its rows', async () => {
-    const node = await open();
-    node.all('google');
-    await node.book.write();
-    clock.advance(40 * DAY);
-    const later = await open();
-    later.take('out1', 'google');
-    await later.book.write();
-    assert.deepEqual(later.today('google'), { sent: 1, cap: 50 });
-    const rule = oldRule(temp.db, clock, 'old counts of limits');
-    assert.equal(await rule.step(100, temp.db.commit), 0);
-    clock.advance(21 * DAY);
-    assert.equal(await rule.step(100, temp.db.commit), 1);
-    const days = await temp.db.prepared.all<{ span: string }>('SELECT span FROM limit_counts');
-    assert.deepEqual(days, [{ span: dayOf(NOW + 40 * DAY) }]);
-  });
+  describe('rules', () => {
+    const rule = (own: Partial<MailRule>): MailRule => ({ name: 'one', match: {}, each: [], ...own });
+    const node = (rules: readonly MailRule[], nodes = 1): Node => new Node(temp.db, clock, { rules, nodes });
 
-  it('adds up what several nodes count at the same time', async () => {
-    const nodes = await Promise.all([open(NOW - 30 * DAY, 3), open(NOW - 30 * DAY, 3), open(NOW - 30 * DAY, 3)]);
-    for (let round = 0; round < 20; round++) {
-      for (const node of nodes)
-        for (const site of ['google', 'yahoo', 'google'])
-          node.take('out1', site, site === 'google' ? blocked : accepted());
-      await Promise.all(nodes.map(({ book }) => book.write()));
-      if (round % 5 === 0) await Promise.all(nodes.map(({ book }) => book.reread()));
-    }
-    const rows = await temp.db.prepared.all<{ subject: string; sent: number; blocked: number }>(
-      'SELECT subject, sent, blocked FROM limit_counts ORDER BY subject',
-    );
-    assert.deepEqual(
-      rows.map(({ subject, sent, blocked: bad }) => [subject, sent, bad]),
-      [
-        ['out1 google', 120, 120],
-        ['out1 yahoo', 60, 0],
-      ],
-    );
-  });
-
-  it('decides the stage of a day by what all nodes have counted the day before, alike at all of them', async () => {
-    const [one, two] = [await open(null, 1), await open(null, 1)];
-    one.all('google');
-    // A complaint arrives where nothing was sent from.
-    two.book.counts.complained('out1', 'google');
-    for (const { book } of [one, two]) await book.write();
-    for (const { book } of [one, two]) await book.reread();
-    clock.advance(DAY);
-    assert.deepEqual(
-      [one.today('google'), two.today('google')],
-      [
-        { sent: 0, cap: 50 },
-        { sent: 0, cap: 50 },
-      ],
-    );
-  });
-
-  it('counts on in memory while nothing can be written, and writes it later', async () => {
-    const node = await open();
-    await temp.db.commit.transact((tx) => tx.run('ALTER TABLE limit_counts RENAME TO elsewhere'));
-    for (let count = 0; count < 10; count++) node.take('out1', 'google');
-    await node.book.write();
-    await temp.db.commit.transact((tx) => tx.run('ALTER TABLE elsewhere RENAME TO limit_counts'));
-    node.take('out1', 'google');
-    await node.book.write();
-    assert.equal(node.today('google')?.sent, 11);
-    assert.equal((await open()).today('google')?.sent, 11);
-  });
-});
-
-describe('messages/limits/counts: rules', () => {
-  let temp: TempDatabase;
-  let clock: FakeClock;
-  beforeEach(async () => {
-    temp = await openTempDatabase();
-    clock = new FakeClock(NOW);
-  });
-  afterEach(() => temp.close());
-  const rule = (own: Partial<MailRule>): MailRule => ({ name: 'one', match: {}, each: [], ...own });
-  const node = (rules: readonly MailRule[], nodes = 1): Node => new Node(temp.db, clock, { rules, nodes });
-
-  it('let no more go in any hour or day than they say, and as much as that while mail waits', () => {
-    const steps = fc.array(
-      fc.record({ ms: fc.integer({ min: 0, max: 3 * HOUR }), mails: fc.integer({ min: 0, max: 9 }) }),
-      {
-        maxLength: 60,
-      },
-    );
-    fc.assert(
-      fc.property(fc.integer({ min: 1, max: 6 }), fc.integer({ min: 1, max: 20 }), steps, (perHour, perDay, moves) => {
-        clock = new FakeClock(NOW);
-        const one = node([rule({ perHour, perDay })]);
-        const spans = new Map<string, { sent: number; asked: number }>();
-        for (const { ms, mails } of moves) {
-          clock.advance(ms);
-          const iso = new Date(clock.now()).toISOString();
-          for (let count = 0; count < mails; count++) {
-            const hasGone = one.take('', 'google');
-            for (const span of [iso.slice(0, 10), iso.slice(0, 13)]) {
-              const { sent, asked } = spans.get(span) ?? { sent: 0, asked: 0 };
-              spans.set(span, { sent: sent + (hasGone ? 1 : 0), asked: asked + 1 });
+    it('let no more go in any hour or day than they say, and as much as that while mail waits', () => {
+      const steps = fc.array(
+        fc.record({ ms: fc.integer({ min: 0, max: 3 * HOUR }), mails: fc.integer({ min: 0, max: 9 }) }),
+        {
+          maxLength: 60,
+        },
+      );
+      fc.assert(
+        fc.property(
+          fc.integer({ min: 1, max: 6 }),
+          fc.integer({ min: 1, max: 20 }),
+          steps,
+          (perHour, perDay, moves) => {
+            clock = new FakeClock(NOW);
+            const one = node([rule({ perHour, perDay })]);
+            const spans = new Map<string, { sent: number; asked: number }>();
+            for (const { ms, mails } of moves) {
+              clock.advance(ms);
+              const iso = new Date(clock.now()).toISOString();
+              for (let count = 0; count < mails; count++) {
+                const hasGone = one.take('', 'google');
+                for (const span of [iso.slice(0, 10), iso.slice(0, 13)]) {
+                  const { sent, asked } = spans.get(span) ?? { sent: 0, asked: 0 };
+                  spans.set(span, { sent: sent + (hasGone ? 1 : 0), asked: asked + 1 });
+                }
+              }
             }
-          }
-        }
-        for (const [span, { sent, asked }] of spans) {
-          const most = span.length === 10 ? perDay : perHour;
-          assert.ok(sent <= most, `${span}: ${String(sent)} of ${String(most)}`);
-          const ofDay = spans.get(span.slice(0, 10))?.sent ?? 0;
-          if (span.length > 10) assert.ok(sent === Math.min(asked, most) || ofDay === perDay);
-        }
-      }),
-      { numRuns: 200 },
-    );
-  });
-
-  for (const [what, own, at, one, counts] of [
-    ['any mail', {}, '', mail, true],
-    ['a domain', { match: { domain: 'dest.test' } }, '', mail, true],
-    ['another domain', { match: { domain: 'else.test' } }, '', mail, false],
-    ['another account', { match: { account: 'acc_2' } }, '', mail, false],
-    ['a stream', { match: { stream: 'news' } }, '', { ...mail, stream: 'news' }, true],
-    ['another stream', { match: { stream: 'news' } }, '', { ...mail, stream: 'codes' }, false],
-    ['another source', { match: { source: 'out1' } }, 'out2', mail, false],
-    ['a source', { match: { source: 'out1' } }, 'out1', mail, true],
-    ['another operator', { match: { operator: 'google' } }, '', mail, false],
-  ] as const)
-    it(`match ${what}: ${String(counts)}`, () => {
-      const found = node([rule({ perHour: 1, ...own })]);
-      assert.deepEqual([found.take(at, 'x', accepted(), one), found.take(at, 'x', accepted(), one)], [true, !counts]);
+            for (const [span, { sent, asked }] of spans) {
+              const most = span.length === 10 ? perDay : perHour;
+              assert.ok(sent <= most, `${span}: ${String(sent)} of ${String(most)}`);
+              const ofDay = spans.get(span.slice(0, 10))?.sent ?? 0;
+              if (span.length > 10) assert.ok(sent === Math.min(asked, most) || ofDay === perDay);
+            }
+          },
+        ),
+        { numRuns: 200 },
+      );
     });
 
-  for (const [each, other, isApart] of [
-    [[], { ...mail, domain: 'else.test' }, false],
-    [['domain'], { ...mail, domain: 'else.test' }, true],
-    [['domain'], { ...mail, account: 'acc_2' }, false],
-    [['account'], { ...mail, account: 'acc_2' }, true],
-    [['stream'], { ...mail, stream: 'news' }, true],
-    [['domain', 'account'], { ...mail, account: 'acc_2' }, true],
-  ] as const)
-    it(`count ${each.length === 0 ? 'all together' : `each ${each.join(' and ')} apart`}`, () => {
-      const found = node([rule({ perDay: 1, each })]);
-      assert.equal(found.take('', 'x'), true);
-      assert.equal(found.take('', 'x', accepted(), other), isApart);
+    for (const [what, own, at, one, counts] of [
+      ['any mail', {}, '', mail, true],
+      ['a domain', { match: { domain: 'dest.test' } }, '', mail, true],
+      ['another domain', { match: { domain: 'else.test' } }, '', mail, false],
+      ['another account', { match: { account: 'acc_2' } }, '', mail, false],
+      ['a stream', { match: { stream: 'news' } }, '', { ...mail, stream: 'news' }, true],
+      ['another stream', { match: { stream: 'news' } }, '', { ...mail, stream: 'codes' }, false],
+      ['another source', { match: { source: 'out1' } }, 'out2', mail, false],
+      ['a source', { match: { source: 'out1' } }, 'out1', mail, true],
+      ['another operator', { match: { operator: 'google' } }, '', mail, false],
+    ] as const)
+      it(`match ${what}: ${String(counts)}`, () => {
+        const found = node([rule({ perHour: 1, ...own })]);
+        assert.deepEqual([found.take(at, 'x', accepted(), one), found.take(at, 'x', accepted(), one)], [true, !counts]);
+      });
+
+    for (const [each, other, isApart] of [
+      [[], { ...mail, domain: 'else.test' }, false],
+      [['domain'], { ...mail, domain: 'else.test' }, true],
+      [['domain'], { ...mail, account: 'acc_2' }, false],
+      [['account'], { ...mail, account: 'acc_2' }, true],
+      [['stream'], { ...mail, stream: 'news' }, true],
+      [['domain', 'account'], { ...mail, account: 'acc_2' }, true],
+    ] as const)
+      it(`count ${each.length === 0 ? 'all together' : `each ${each.join(' and ')} apart`}`, () => {
+        const found = node([rule({ perDay: 1, each })]);
+        assert.equal(found.take('', 'x'), true);
+        assert.equal(found.take('', 'x', accepted(), other), isApart);
+      });
+
+    it('say until when, and what they allow', () => {
+      const found = node([rule({ perHour: 2 })]);
+      while (found.take('', 'x'));
+      assert.equal(found.waits('', 'x'), Math.floor(NOW / HOUR + 1) * HOUR);
+      const [limit] = found.book.counts.limitsAt({ source: '', site: 'x' }, null);
+      assert.ok(limit);
+      assert.equal(found.book.counts.say(limit), 'the rule one lets 2 mails an hour go; as many have gone');
     });
 
-  it('say until when, and what they allow', () => {
-    const found = node([rule({ perHour: 2 })]);
-    while (found.take('', 'x'));
-    assert.equal(found.waits('', 'x'), Math.floor(NOW / HOUR + 1) * HOUR);
-    const [limit] = found.book.counts.limitsAt({ source: '', site: 'x' }, null);
-    assert.ok(limit);
-    assert.equal(found.book.counts.say(limit), 'the rule one lets 2 mails an hour go; as many have gone');
-  });
-
-  it('are divided between nodes: what is left is read again, and never exceeded', async () => {
-    const nodes = [node([rule({ perDay: 100 })], 2), node([rule({ perDay: 100 })], 2)];
-    const sent = [0, 0];
-    for (let look = 0; look < 12; look++) {
-      for (const [at, one] of nodes.entries()) while (one.take('', 'x')) sent[at] = (sent[at] ?? 0) + 1;
-      if (look === 0) assert.deepEqual(sent, [50, 50]);
-      for (const { book } of nodes) await book.write();
-      clock.advance(2000);
-      for (const { book } of nodes) await book.reread();
-    }
-    assert.deepEqual(sent, [50, 50]);
-    clock.advance(DAY);
-    const [one] = nodes;
-    let alone = 0;
-    for (let look = 0; look < 12; look++) {
-      while (one?.take('', 'x') === true) alone++;
-      await one?.book.write();
-      await one?.book.reread();
-    }
-    assert.equal(alone, 100, 'a node that sends alone gets all');
+    it('are divided between nodes: what is left is read again, and never exceeded', async () => {
+      const nodes = [node([rule({ perDay: 100 })], 2), node([rule({ perDay: 100 })], 2)];
+      const sent = [0, 0];
+      for (let look = 0; look < 12; look++) {
+        for (const [at, one] of nodes.entries()) while (one.take('', 'x')) sent[at] = (sent[at] ?? 0) + 1;
+        if (look === 0) assert.deepEqual(sent, [50, 50]);
+        for (const { book } of nodes) await book.write();
+        clock.advance(2000);
+        for (const { book } of nodes) await book.reread();
+      }
+      assert.deepEqual(sent, [50, 50]);
+      clock.advance(DAY);
+      const [one] = nodes;
+      let alone = 0;
+      for (let look = 0; look < 12; look++) {
+        while (one?.take('', 'x') === true) alone++;
+        await one?.book.write();
+        await one?.book.reread();
+      }
+      assert.equal(alone, 100, 'a node that sends alone gets all');
+    });
   });
 });
