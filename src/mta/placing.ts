@@ -2,6 +2,7 @@
 import { createBatchLoader, type BatchLoader } from '../base/batch-loader.ts';
 import { mapInSlices } from '../base/slices.ts';
 import { mailKeyOf, UNTRIED_MS, type NoPassage } from './attempt/attempt.ts';
+import { isDown } from './connection/pooled-host.ts';
 import type { Job } from './due-queue.ts';
 import type { Engine } from './engine.ts';
 import { LOOK_MS } from '../messages/limits/counts.ts';
@@ -181,21 +182,17 @@ export class Placing {
   putAside(lane: string, job: Job, found: NoPassage): boolean {
     this.releaseQuota(job);
     const known = this.engine.sites.known(job.domain);
-    if (found.kind === 'wait' && known?.kind === 'site' && known.operator != null) {
-      this.setAside(lane, job, found.hosts, found.waits);
-      return true;
-    }
-    if (found.kind === 'exhausted') {
-      this.engine.dueQueue.rest(job, this.engine.clock.now() + UNTRIED_MS);
-      return true;
-    }
-    if (found.kind === 'wait' && known?.kind === 'site' && this.hasOpenSource(known, job)) {
+    const site = known?.kind === 'site' ? known : null;
+    if (found.kind === 'exhausted') this.engine.dueQueue.rest(job, this.engine.clock.now() + UNTRIED_MS);
+    else if (found.kind === 'wait' && site?.operator != null) this.setAside(lane, job, site, found.waits);
+    else if (site !== null && this.hasOpenSource(site, job)) {
       this.place(job);
       this.moveOn(lane);
-      return true;
+    } else {
+      this.engine.control.foundNone(lane);
+      return false;
     }
-    this.engine.control.foundNone(lane);
-    return false;
+    return true;
   }
 
   slotsOf(lane: string): number {
@@ -324,25 +321,23 @@ export class Placing {
   }
 
   private offer(job: Job, destination: Destination): void {
-    if (this.engine.isStopping) return;
+    const { sources, control, dueQueue, lanes, clock, isStopping } = this.engine;
+    if (isStopping) return;
     // Held mail stays in the queue and is looked at again by the sweeper.
-    if (destination.kind === 'hold') this.engine.dueQueue.rest(job, this.engine.clock.now() + SWEEP_MS);
+    if (destination.kind === 'hold') dueQueue.rest(job, clock.now() + SWEEP_MS);
     // DNS trouble is about the domain: its mail waits, and no attempt is spent.
-    else if (destination.kind === 'unresolved')
-      this.engine.dueQueue.rest(job, Math.max(destination.until, this.engine.clock.now() + 1));
-    else this.offerTo(destination, this.laneFor(destination, job), job);
-  }
-
-  /** Mail of a pool of several sources, all of which are closed, waits on disk: the one that opens first may be another by then. */
-  private offerTo(destination: Destination, lane: string, job: Job): void {
-    const { sources, control, dueQueue, lanes } = this.engine;
-    const isOneOfSeveral = sources.named && sources.namesOf(job.preference?.pool ?? DEFAULT_POOL).length > 1;
-    const until =
-      destination.kind === 'site' && isOneOfSeveral
-        ? control.sourceState(destination, job.source ?? null, mailKeyOf(job)).closedUntil
-        : null;
-    if (until === null) lanes.offer(lane, job);
-    else dueQueue.rest(job, until);
+    else if (destination.kind === 'unresolved') dueQueue.rest(job, Math.max(destination.until, clock.now() + 1));
+    else {
+      const lane = this.laneFor(destination, job);
+      // Mail of a pool of several sources, all of which are closed, waits on disk: the one that opens first may be another by then.
+      const isOneOfSeveral = sources.named && sources.namesOf(job.preference?.pool ?? DEFAULT_POOL).length > 1;
+      const until =
+        destination.kind === 'site' && isOneOfSeveral
+          ? control.sourceState(destination, job.source ?? null, mailKeyOf(job)).closedUntil
+          : null;
+      if (until === null) lanes.offer(lane, job);
+      else dueQueue.rest(job, until);
+    }
   }
 
   private monotonic(at: number): number {
@@ -351,21 +346,23 @@ export class Placing {
   }
 
   /** Returns whether a host of the job's own domain can be had; puts the job aside if none can. For operators' lanes. */
-  private hasHost(lane: string, { hosts, operator }: Site, source: string | null, job: Job): boolean {
-    const waits = [];
-    for (const host of hosts) {
-      const wait = this.engine.pool.waitOf(hostKey(host, source), operator?.maxConnections);
-      if (wait === null) return true;
-      waits.push(wait);
-    }
+  private hasHost(lane: string, site: Site, source: string | null, job: Job): boolean {
+    const { pool } = this.engine;
+    const waits = site.hosts.flatMap((host) => pool.waitOf(hostKey(host, source), site.operator?.maxConnections) ?? []);
+    if (waits.length < site.hosts.length) return true;
     this.releaseQuota(job);
-    this.setAside(lane, job, hosts, waits);
+    this.setAside(lane, job, site, waits);
     return false;
   }
 
-  private setAside(lane: string, job: Job, hosts: Site['hosts'], waits: readonly { until: number | null }[]): void {
+  /** Mail that its source cannot send now goes by another source that can. */
+  private setAside(lane: string, job: Job, site: Site, waits: readonly { why: string; until: number | null }[]): void {
+    if (waits.every(isDown) && this.hasOpenSource(site, job)) {
+      this.place(job);
+      return;
+    }
     const ends = waits.flatMap(({ until }) => until ?? []);
-    const keys = hosts.map((host) => hostKey(host, job.source ?? null));
+    const keys = site.hosts.map((host) => hostKey(host, job.source ?? null));
     this.engine.aside.add(lane, keys, job, ends.length === 0 ? null : Math.min(...ends));
   }
 }

@@ -122,6 +122,7 @@ class Worker {
       case 'other_source':
       case 'moved':
         placing.placeAgain(job);
+        placing.moveOn(lane.name);
         return true;
       case 'wait':
       case 'exhausted': {

@@ -91,6 +91,7 @@ class Bench {
           return { kind: 'preparing', wanted: { messageId: 'msg_1' }, mail, heldNow: () => Promise.resolve(null) };
         },
         keptBack: (job: Job) => this.keptBack(job.id),
+        moveOn: () => undefined,
         placeAgain: (job: Job) => this.moved.push(job.id),
         mayGo: (_: string, job: Job) => this.mayGo(job.id),
         putAside: (_: string, job: Job, found: NoPassage) => this.putAside(job.id, found),

@@ -171,9 +171,7 @@ async function submit(port: number, key: string, { mark, to }: { mark: string; t
       'DATA',
     ];
     for (const line of lines) if (!/^[23]/.test(await client.say(line))) return null;
-    const answer = await client.say(
-      `From: a@torture.test\r\nTo: ${to}\r\nSubject: x\r\nX-Message-Id: ${mark}\r\n\r\nx\r\n.`,
-    );
+    const answer = await client.say(`From: a@torture.test\r\nTo: ${to}\r\nSubject: x\r\nX-Mark: ${mark}\r\n\r\nx\r\n.`);
     return /^250 .*\b(msg_\w+)/.exec(answer)?.[1] ?? null;
   } finally {
     client.end();

@@ -6,7 +6,7 @@ export type Moment = 'dial' | 'claim' | 'MAIL' | 'RCPT' | 'DATA' | 'mid-body' | 
 
 /** A mail that the receiver took. */
 export interface Taken {
-  /** X-Message-Id. */
+  /** X-Mark, or X-Message-Id. */
   id: string;
   /** The address of MAIL FROM, to which a bounce goes. */
   returnPath: string;
@@ -15,7 +15,7 @@ export interface Taken {
 
 export interface Receiver {
   port: number;
-  /** Copies received, by X-Message-Id. */
+  /** Copies received, by `id`. */
   copies: Map<string, number>;
   /** True if sessions offer PIPELINING; without it each command comes alone. */
   isPipelining: boolean;
@@ -90,6 +90,10 @@ export async function startReceiver(): Promise<Receiver> {
   return receiver;
 }
 
+/** Of mail that came by SMTP the client's own mark, as no id of it is taken over. */
+const markOf = /^X-Mark: (\S+)/im;
+const idOf = /^X-Message-Id: (\S+)/im;
+
 /** Copies a part of a text. V8 keeps the whole text for as long as a part of it, here a mail for as long as its id. */
 const ownText = (part: string): string => Buffer.from(part, 'latin1').toString('latin1');
 
@@ -111,7 +115,7 @@ function serve(socket: net.Socket, session: Session, receiver: Receiver): void {
       if (text !== '') ends('mid-body');
       return false;
     }
-    const id = ownText(/^X-Message-Id: (\S+)/im.exec(text.slice(0, end))?.[1] ?? '?');
+    const id = ownText((markOf.exec(text.slice(0, end)) ?? idOf.exec(text.slice(0, end)))?.[1] ?? '?');
     // Counted before the answer is sent: a sender that never hears it may send a second copy, and that must show.
     receiver.copies.set(id, (receiver.copies.get(id) ?? 0) + 1);
     const taken = { id, returnPath: ownText(returnPath), recipient: ownText(recipient) };

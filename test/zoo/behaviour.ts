@@ -11,6 +11,8 @@ export interface Refusal {
   words: string;
   /** Only these recipients; only from `rcpt` on. */
   to?: RegExp;
+  /** Only this client. */
+  from?: string;
   /** Says it and closes. */
   closes?: boolean;
 }
@@ -18,17 +20,29 @@ export interface Refusal {
 export interface Behaviour {
   /** Connections at once from one client. Others are refused at the greeting. */
   connections?: { most: number; words: string };
-  /** Transactions of one client in each minute, refused ones included, as Postfix's anvil counts; `accepted` counts only what was let in. */
-  rate?: { perMinute: number; at: Stage; words: string; counts?: 'accepted'; closes?: boolean };
+  /**
+   * Transactions of one client in each minute, refused ones included, as Postfix's anvil counts; `accepted` counts only what was let in.
+   * The minute begins with the first mail, or with that of the clock; it slides; or a bucket of so many mails runs full again in it.
+   */
+  rate?: {
+    perMinute: number;
+    at: Stage;
+    words: string;
+    counts?: 'accepted';
+    closes?: boolean;
+    window?: 'clock' | 'sliding' | { bucket: number };
+  };
   /** Mails to one of these mailboxes in each minute. */
   mailboxRate?: { perMinute: number; to: RegExp; words: string };
   /** A recipient is refused until so long after its first try. */
   greylist?: { ms: number; words: string; to?: RegExp };
   refuse?: readonly Refusal[];
   /** Breaks the connection when this stage is reached; behind the dot the mail has been read to its end. */
-  breaks?: { at: Stage; how: 'drop' | 'reset' | 'hang' };
+  breaks?: { at: Stage; how: 'drop' | 'reset' | 'hang'; from?: string };
   /** Before each reply. */
   latencyMs?: number;
+  /** Before the answer to the final dot. */
+  answerMs?: number;
 }
 
 export interface Asked {
@@ -47,24 +61,35 @@ export type Verdict =
 export interface Memory {
   /** Counts by what is counted, in windows of a minute from the first of each. */
   windows: Map<string, { since: number; count: number }>;
+  /** When the mails of a sliding minute came, and what was left in a bucket at the last of them. */
+  times: number[];
+  bucket: { left: number; at: number } | null;
   /** When a recipient was first tried. */
   firstTried: Map<string, number>;
   /** Refusals so far; each has a different id. */
   refusals: number;
 }
 
-export const newMemory = (): Memory => ({ windows: new Map(), firstTried: new Map(), refusals: 0 });
+export const newMemory = (): Memory => ({
+  windows: new Map(),
+  times: [],
+  bucket: null,
+  firstTried: new Map(),
+  refusals: 0,
+});
 
 const MINUTE_MS = 60_000;
 const go: Verdict = { kind: 'go' };
 
 export function judge(behaviour: Behaviour, memory: Memory, asked: Asked): Verdict {
   const { stage } = asked;
-  if (behaviour.breaks?.at === stage) return { kind: 'break', how: behaviour.breaks.how };
-  const { connections, greylist } = behaviour;
+  const { breaks, connections, greylist } = behaviour;
+  if (breaks?.at === stage && (breaks.from ?? asked.client) === asked.client) return { kind: 'break', how: breaks.how };
   if (stage === 'connect' && connections !== undefined && asked.standing > connections.most)
     return say(connections.words, memory, asked, true);
-  const refusal = behaviour.refuse?.find(({ at, to }) => at === stage && (to?.test(asked.to) ?? true));
+  const refusal = behaviour.refuse?.find(
+    ({ at, to, from = asked.client }) => at === stage && from === asked.client && (to?.test(asked.to) ?? true),
+  );
   if (refusal !== undefined) return say(refusal.words, memory, asked, refusal.closes ?? stage === 'connect');
   if (stage === 'rcpt' && greylist !== undefined && isGrey(greylist, memory, asked))
     return say(greylist.words, memory, asked);
@@ -80,17 +105,33 @@ function isGrey({ ms, to }: NonNullable<Behaviour['greylist']>, { firstTried }: 
 
 function overRate({ rate, mailboxRate }: Behaviour, memory: Memory, asked: Asked): Verdict | null {
   if (rate?.at === asked.stage) {
-    const count = counted(memory, asked.client, asked.now);
-    if (count > rate.perMinute) {
-      if (rate.counts === 'accepted') uncount(memory, asked.client);
-      return say(rate.words, memory, asked, rate.closes);
-    }
+    if (isOver(rate, memory, asked)) return say(rate.words, memory, asked, rate.closes);
   }
   if (asked.stage === 'rcpt' && mailboxRate?.to.test(asked.to) === true) {
     if (counted(memory, `to ${asked.to}`, asked.now) > mailboxRate.perMinute)
       return say(mailboxRate.words, memory, asked);
   }
   return null;
+}
+
+function isOver(rate: NonNullable<Behaviour['rate']>, memory: Memory, { client, now }: Asked): boolean {
+  const { perMinute, window } = rate;
+  if (window === 'sliding') {
+    memory.times = memory.times.filter((time) => time > now - MINUTE_MS);
+    if (memory.times.length >= perMinute) return true;
+    memory.times.push(now);
+    return false;
+  }
+  if (typeof window === 'object') {
+    const { left, at } = memory.bucket ?? { left: window.bucket, at: now };
+    const has = Math.min(window.bucket, left + ((now - at) * perMinute) / MINUTE_MS);
+    memory.bucket = { left: has < 1 ? has : has - 1, at: now };
+    return has < 1;
+  }
+  const key = window === 'clock' ? `${client} ${String(Math.floor(now / MINUTE_MS))}` : client;
+  if (counted(memory, key, now) <= perMinute) return false;
+  if (rate.counts === 'accepted') uncount(memory, key);
+  return true;
 }
 
 function counted({ windows }: Memory, key: string, now: number): number {

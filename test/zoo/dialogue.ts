@@ -1,7 +1,7 @@
 /** One connection to a host of the zoo: reads commands, asks the host's behaviour, answers, and notes what happened. */
 import type { Socket } from 'node:net';
 import { judge, type Stage } from './behaviour.ts';
-import type { Attempt, Host, Receiver } from './receiver.ts';
+import type { Attempt, Dial, Host, Receiver } from './receiver.ts';
 
 const ordinary: Record<Stage, string> = {
   connect: '220 mx.example.net ESMTP',
@@ -29,6 +29,7 @@ export class Dialogue {
   private isStanding = true;
   private next: Next = 'mail';
   private attempt: Attempt | null = null;
+  private dial: Dial | null = null;
 
   constructor(socket: Socket, host: Host, receiver: Receiver) {
     this.socket = socket;
@@ -39,8 +40,8 @@ export class Dialogue {
 
   start(): void {
     this.host.standing++;
-    const dial = { at: this.receiver.now(), host: this.host.address, refused: false };
-    this.receiver.dials.push(dial);
+    this.dial = { at: this.receiver.now(), host: this.host.address, refused: false, reply: '' };
+    this.receiver.dials.push(this.dial);
     this.socket
       .on('error', () => undefined)
       .on('data', (chunk: Buffer) => {
@@ -52,8 +53,8 @@ export class Dialogue {
         this.leave();
         if (this.attempt?.end === 'open') this.attempt.end = 'broken';
       });
-    dial.refused = !this.answer('connect');
-    if (dial.refused) this.leave();
+    this.dial.refused = !this.answer('connect');
+    if (this.dial.refused) this.leave();
   }
 
   private leave(): void {
@@ -127,7 +128,7 @@ export class Dialogue {
       now: this.receiver.now(),
     });
     if (verdict.kind === 'go') {
-      this.say(ordinary[stage]);
+      this.say(ordinary[stage], false, stage === 'message' ? this.host.behaviour.answerMs : undefined);
       return true;
     }
     const { attempt } = this;
@@ -135,6 +136,7 @@ export class Dialogue {
       attempt.end = verdict.kind === 'break' ? 'broken' : 'refused';
       attempt.reply = verdict.kind === 'break' ? verdict.how : verdict.words;
     }
+    if (stage === 'connect' && this.dial !== null && verdict.kind === 'say') this.dial.reply = verdict.words;
     if (verdict.kind === 'say') this.say(verdict.words, verdict.closes);
     else this.break(verdict.how);
     return false;
@@ -146,7 +148,7 @@ export class Dialogue {
     if (how === 'reset') this.socket.resetAndDestroy();
   }
 
-  private say(words: string, closes = false): void {
+  private say(words: string, closes = false, latencyMs = this.host.behaviour.latencyMs ?? 0): void {
     if (closes) this.isDeaf = true;
     const send = (): void => {
       if (this.socket.destroyed) return;
@@ -154,7 +156,6 @@ export class Dialogue {
       if (closes) this.socket.end(text);
       else this.socket.write(text);
     };
-    const { latencyMs = 0 } = this.host.behaviour;
     // A host turns a client away at once, so a sender that dials again at once comes very often.
     if (latencyMs === 0 || closes) {
       send();

@@ -4,6 +4,7 @@ import type { Names } from './names.ts';
 import type { Dial, Host, Receiver } from './receiver.ts';
 import type { Bar, Row } from './row.ts';
 import type { Sender, Usage } from './sender.ts';
+import { untrue, type Said } from './witness.ts';
 import { worded, type Meaning } from './wording.ts';
 import type { Behaviour } from './behaviour.ts';
 
@@ -16,6 +17,10 @@ export interface Scenario {
   /** Measures processor time or throughput, so no other scenario may run at the same time. */
   alone?: boolean;
   env?: Record<string, string>;
+  /** Settings of `delivery`. */
+  delivery?: Readonly<Record<string, unknown>>;
+  /** Takes hours: played in simulated time only, in steps of so many ms at most. */
+  stepMs?: number;
   run(play: Play): Promise<void>;
 }
 
@@ -61,6 +66,8 @@ export class Play {
   private readonly acceptedAt = new Map<string, number>();
   private readonly reasons: Row['reasons'] = { asked: 0, untrue: 0, examples: [] };
   private readonly began: { at: number; usage: Usage };
+  private readonly heard: Said[] = [];
+  private watched: { to: readonly string[]; everyMs: number; answerMs: number } | null = null;
   private addresses = 0;
   private sent = 0;
 
@@ -111,14 +118,36 @@ export class Play {
     }
   }
 
-  pass(seconds: number): Promise<void> {
-    return this.passing(seconds * 1000);
+  async pass(seconds: number): Promise<void> {
+    const end = this.receiver.now() + seconds * 1000;
+    for (let left = seconds * 1000; left > 0; left = end - this.receiver.now()) {
+      await this.passing(Math.min(left, this.watched?.everyMs ?? left));
+      await this.witness();
+    }
+  }
+
+  /** From now on asks each of these that waits for its reason, again and again, and holds that against what happens then. */
+  watch(to: readonly string[], everySeconds = 3, answerSeconds = 0): void {
+    this.watched = { to, everyMs: everySeconds * 1000, answerMs: answerSeconds * 1000 };
+  }
+
+  private async witness(): Promise<void> {
+    const { clock } = this.receiver;
+    for (const to of this.watched?.to ?? []) {
+      if (this.receiver.taken.has(to) || !this.acceptedAt.has(to)) continue;
+      const at = this.receiver.now();
+      const found = await this.sender.inspect?.why(to);
+      if (found === undefined || found.reason === 'finished' || found.reason === 'being_sent') continue;
+      const until = found.until === null ? null : Date.parse(found.until) - clock.now() + this.receiver.now();
+      this.heard.push({ ...found, at, to, until });
+    }
   }
 
   /** How many seconds it took until `test` held; Infinity where it did not within the time. */
   async until(test: () => boolean | Promise<boolean>, seconds: number, what: string): Promise<number> {
     const began = this.receiver.now();
     let told = began;
+    let looked = began;
     for (;;) {
       const now = this.receiver.now();
       if (await test()) return (now - began) / 1000;
@@ -130,6 +159,10 @@ export class Play {
         told = now;
       }
       await this.passing(this.lookEveryMs);
+      if (this.watched !== null && now - looked >= this.watched.everyMs) {
+        looked = now;
+        await this.witness();
+      }
     }
   }
 
@@ -195,12 +228,22 @@ export class Play {
   private hold({ says, never }: Truth, who: string, text: string): void {
     this.reasons.asked++;
     if (says.test(text) && never?.test(text) !== true) return;
+    this.note(who + text);
+  }
+
+  private note(example: string): void {
     this.reasons.untrue++;
-    if (this.reasons.examples.length < MOST_EXAMPLES) this.reasons.examples.push(who + text);
+    if (this.reasons.examples.length < MOST_EXAMPLES) this.reasons.examples.push(example);
   }
 
   end(error: string | null): Row {
     const { receiver, acceptedAt, reasons } = this;
+    const { answerMs = 0 } = this.watched ?? {};
+    for (const { said, why } of untrue(this.heard, receiver, { end: receiver.now(), answerMs }))
+      this.note(
+        `${said.to} at ${String(Math.round(said.at - this.began.at))} ms: ${said.reason}: ${said.message} (${why})`,
+      );
+    reasons.asked += this.heard.length;
     const twice = [...receiver.taken.values()].filter((times) => times.length > 1).length;
     this.atMost('mails taken twice', twice, 0);
     if (reasons.asked > 0) this.atMost('untrue reasons', reasons.untrue, 0);

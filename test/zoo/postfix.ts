@@ -37,6 +37,7 @@ smtp_tls_security_level = none
     // Its work is done by many short-lived processes, whose time is not added up.
     usage: () => ({ cpuMs: NaN, bytesWritten: NaN }),
     inspect: null,
+    restart: () => Promise.reject(new Error('no scenario asks Postfix for that')),
     async stop() {
       injector.close();
       postfix.stop();

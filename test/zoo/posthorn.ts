@@ -1,5 +1,8 @@
 /** The built program as a separate process: mail is sent by its API, and read by its API and commands. */
-import { readFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { variableOf } from '../../src/config/load.ts';
 import { benchKey, startAppliance } from '../bench/appliance.ts';
 import type { Inspector, SeenEvent, Sender } from './sender.ts';
 
@@ -9,19 +12,32 @@ export interface PosthornOptions {
   dnsServer: string;
   remotePort: number;
   env?: Record<string, string>;
+  /** Settings of `delivery`. */
+  delivery?: Readonly<Record<string, unknown>>;
 }
 
 const PER_CALL = 1000;
 
-export async function startPosthorn({ dir, dnsServer, remotePort, env = {} }: PosthornOptions): Promise<Sender> {
-  const appliance = await startAppliance({
+export async function startPosthorn({
+  dir,
+  dnsServer,
+  remotePort,
+  env = {},
+  delivery = {},
+}: PosthornOptions): Promise<Sender> {
+  const options = {
     ...(dir === undefined ? {} : { dir }),
     env: {
+      ...Object.fromEntries(
+        Object.entries(delivery).map(([name, value]) => [variableOf(`delivery.${name}`), JSON.stringify(value)]),
+      ),
       POSTHORN_DELIVERY__DNS_SERVERS: dnsServer,
       POSTHORN_DELIVERY__REMOTE_PORT: String(remotePort),
       ...env,
     },
-  });
+  };
+  const dataDir = mkdtempSync(path.join(os.tmpdir(), 'posthorn-zoo-'));
+  let appliance = await startAppliance({ ...options, dataDir });
   const key = benchKey(appliance);
   appliance.cli('domains', 'add', 'bench.test', '--trust', '--json');
   const ids = new Map<string, string>();
@@ -50,7 +66,7 @@ export async function startPosthorn({ dir, dnsServer, remotePort, env = {} }: Po
   const inspect: Inspector = {
     async why(to) {
       interface Why {
-        recipients: { status: string; reason: string; message: string }[];
+        recipients: { status: string; reason: string; message: string; until: string | null }[];
       }
       const { recipients } = await call<Why>('GET', `/v1/messages/${ids.get(to) ?? ''}/why`);
       const found = recipients[0];
@@ -81,8 +97,14 @@ export async function startPosthorn({ dir, dnsServer, remotePort, env = {} }: Po
     bounced: async () => (await events('bounced')).length,
     usage: () => ({ cpuMs: appliance.cpu(), bytesWritten: bytesWritten(appliance.pid) }),
     inspect,
+    async restart() {
+      await appliance.kill();
+      appliance = await startAppliance({ ...options, dataDir });
+    },
     async stop() {
       await appliance.kill();
+      rmSync(dataDir, { recursive: true, force: true });
+      rmSync(`${dataDir}.log`, { force: true });
     },
   };
 }

@@ -15,6 +15,8 @@ export interface Dial {
   host: string;
   /** Turned away at the greeting, in words or by a broken connection. */
   refused: boolean;
+  /** The words. */
+  reply: string;
 }
 
 export interface Attempt {

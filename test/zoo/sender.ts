@@ -8,7 +8,7 @@ export interface Usage {
 /** Questions that only Posthorn answers, by its API and its commands. */
 export interface Inspector {
   /** The reason for which a recipient's mail waits, with its text. */
-  why(to: string): Promise<{ status: string; reason: string; message: string }>;
+  why(to: string): Promise<{ status: string; reason: string; message: string; until: string | null }>;
   /** Events of these types, in order. */
   events(...types: string[]): Promise<SeenEvent[]>;
   /** `posthorn queue lanes --json`. */
@@ -34,5 +34,7 @@ export interface Sender {
   bounced(): Promise<number>;
   usage(): Usage;
   readonly inspect: Inspector | null;
+  /** Ends it without a warning, or as softly as it can, and starts it again. */
+  restart(): Promise<void>;
   stop(): Promise<void>;
 }

@@ -2,7 +2,10 @@
  * The zoo in simulated time: the whole program in this process on a test's clock, so that an hour among receivers takes seconds
  * and no figure depends on the machine. The sockets are real.
  */
-import { startTestApp, TestClock, type TestApp } from '../support/harness/app.ts';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { copyData, startTestApp, TestClock, type TestApp } from '../support/harness/app.ts';
 import { FakeResolver } from '../support/fakes/fake-resolver.ts';
 import type { Names } from './names.ts';
 import { Play, type Pass, type Scenario } from './play.ts';
@@ -19,14 +22,24 @@ export async function simulate(
   const receiver = await startReceiver(clock);
   const resolver = new FakeResolver();
   try {
-    const app = await startTestApp({ mailPort: receiver.port, clock, resolver });
+    const options = { mailPort: receiver.port, clock, resolver, settings: { delivery: scenario.delivery ?? {} } };
+    const running = { app: await startTestApp(options) };
+    const folders: string[] = [];
+    const restart = async (): Promise<void> => {
+      // As a power cut leaves it, and without what the first one writes while it stops.
+      const folder = mkdtempSync(path.join(tmpdir(), 'posthorn-zoo-'));
+      folders.push(folder);
+      await copyData(running.app.folder, folder);
+      await running.app.stop();
+      running.app = await startTestApp({ ...options, folder });
+    };
     try {
       const play = new Play({
         scenario,
         names: namesOf(resolver),
         receiver,
-        sender: senderOf(app),
-        pass: passing(app, receiver),
+        sender: senderOf(running, restart),
+        pass: passing(running, receiver, scenario.stepMs),
         lookEveryMs: 1000,
         wording,
         tell,
@@ -36,7 +49,8 @@ export async function simulate(
     } finally {
       // The stop would wait for sessions that a host keeps open, and the simulated clock does not move.
       await receiver.close();
-      await app.stop();
+      await running.app.stop();
+      for (const folder of folders) rmSync(folder, { recursive: true, force: true });
     }
   } finally {
     await receiver.close();
@@ -66,12 +80,12 @@ function namesOf(resolver: FakeResolver): Names {
   };
 }
 
-function senderOf(app: TestApp): Sender {
+function senderOf(running: { app: TestApp }, restart: Sender['restart']): Sender {
   const ids = new Map<string, string>();
   const events = async (...types: string[]): Promise<SeenEvent[]> => {
     const all: SeenEvent[] = [];
     for (let after = ''; ;) {
-      const { body } = await app.get<{ data: SeenEvent[]; has_more: boolean; next_cursor: string }>(
+      const { body } = await running.app.get<{ data: SeenEvent[]; has_more: boolean; next_cursor: string }>(
         `/v1/events?type=${types.join(',')}&limit=1000${after}`,
       );
       all.push(...body.data);
@@ -92,7 +106,7 @@ function senderOf(app: TestApp): Sender {
         text: 'Good day.',
         recipients: to.map((one) => ({ to: one })),
       };
-      const { status, text, body } = await app.request<{ data: { to: string; id: string }[] }>(
+      const { status, text, body } = await running.app.request<{ data: { to: string; id: string }[] }>(
         'POST',
         '/v1/messages',
         mail,
@@ -101,16 +115,17 @@ function senderOf(app: TestApp): Sender {
       for (const { to: one, id } of body.data) ids.set(one, id);
     },
     async flush(domain) {
-      await app.operator.call('queue.flush', { domain });
+      await running.app.operator.call('queue.flush', { domain });
     },
     bounced: async () => (await events('bounced')).length,
     usage: () => ({ cpuMs: NaN, bytesWritten: NaN }),
     inspect: {
-      why: (to) => app.why(ids.get(to) ?? ''),
+      why: (to) => running.app.why(ids.get(to) ?? ''),
       events,
-      lanes: () => app.operator.call('queue.lanes', {}),
+      lanes: () => running.app.operator.call('queue.lanes', {}),
     },
-    stop: () => app.stop(),
+    restart,
+    stop: () => running.app.stop(),
   };
 }
 
@@ -126,15 +141,15 @@ const MOST_ROUNDS = 20_000;
 /** Time moves to the next timer, but no further than this at once. */
 const LONGEST_STEP_MS = 1000;
 
-function passing({ app, clock }: TestApp, receiver: Receiver): Pass {
+function passing(running: { app: TestApp }, receiver: Receiver, longestStepMs = LONGEST_STEP_MS): Pass {
   let ours = 0;
   /** Waits its turn behind every write that was asked for, and tells how many mails are claimed, and how many are due. */
   const waiting = async (): Promise<{ claimed: number; due: number }> => {
     ours++;
-    return app.db.commit.transact(async (tx) => {
+    return running.app.app.db.commit.transact(async (tx) => {
       const [row] = await tx.all<{ claimed: number; due: number }>(
         'SELECT COUNT(claim_epoch) AS claimed, COUNT(*) - COUNT(claim_epoch) AS due FROM deliveries WHERE due_at <= ? OR claim_epoch IS NOT NULL',
-        [clock.now()],
+        [running.app.clock.now()],
       );
       return row ?? { claimed: 0, due: 0 };
     });
@@ -145,7 +160,7 @@ function passing({ app, clock }: TestApp, receiver: Receiver): Pass {
     for (let rounds = 0, enough = CALM_ROUNDS; rounds < enough; rounds++) {
       if (++all > MOST_ROUNDS) throw new Error('The program never comes to rest: something in it spins.');
       const { claimed, due } = await waiting();
-      const writes = app.db.commit.stats.units - ours;
+      const writes = running.app.app.db.commit.stats.units - ours;
       const now = [
         claimed,
         due,
@@ -162,11 +177,12 @@ function passing({ app, clock }: TestApp, receiver: Receiver): Pass {
     }
   };
   return async (ms) => {
+    const { clock } = running.app;
     const end = clock.monotonic() + ms;
     await calm();
     while (clock.monotonic() < end) {
       const next = (clock.nextAt() ?? Infinity) - clock.now();
-      clock.advance(Math.min(Math.max(next, 1), LONGEST_STEP_MS, end - clock.monotonic()));
+      clock.advance(Math.min(Math.max(next, 1), longestStepMs, end - clock.monotonic()));
       await calm();
     }
   };

@@ -47,7 +47,8 @@ function tell(name: string, text: string): void {
 async function played({ scenario, sender: kind }: Job): Promise<Row> {
   const label = kind === 'Posthorn' ? scenario.name : `${scenario.name} (Postfix)`;
   tell(label, scenario.about);
-  if (options.simulated) return simulate(scenario, Number(options.wording), (text) => tell(label, text));
+  if (options.simulated || scenario.stepMs !== undefined)
+    return simulate(scenario, Number(options.wording), (text) => tell(label, text));
   const names = await startNames();
   const receiver = await startReceiver();
   try {
@@ -59,6 +60,7 @@ async function played({ scenario, sender: kind }: Job): Promise<Row> {
             dnsServer: names.address,
             remotePort: receiver.port,
             ...(scenario.env === undefined ? {} : { env: scenario.env }),
+            ...(scenario.delivery === undefined ? {} : { delivery: scenario.delivery }),
           });
     try {
       const play = new Play({

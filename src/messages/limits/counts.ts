@@ -1,7 +1,7 @@
 /**
  * Counts the mails of hours and days (UTC) that rules limit: `delivery.limits`, config/limits.yaml, and the warm-up of a source at each site, whose
  * number grows from day to day while receivers take its mail well. A mail is counted when it was offered to a host; its row is written in the commit
- * of the outcome (book.ts). Of several nodes each may use an equal part of what was left when it read the counts last, and reads them again then.
+ * of the outcome (book.ts). Of several nodes each may use an equal part of what was left when it read the counts last, which it does every two seconds.
  */
 import { LRUCache } from 'lru-cache';
 import type { Clock } from '../../base/clock.ts';
@@ -78,6 +78,10 @@ export class LimitCounts {
   private unwritten = new Map<string, LimitCountRow>();
   private readonly writing = new Set<readonly LimitCountRow[]>();
   private readAt = -Infinity;
+  /** The number of nodes when the counts were read last. */
+  private readFor = 1;
+  /** Until then others may not know of this node, which has just started. */
+  private knownAt: number | null = null;
   /** Some rule tells streams apart: the stream of a mail has to be known before its turn. */
   readonly needStreams: boolean;
 
@@ -115,11 +119,11 @@ export class LimitCounts {
     // A lane begins mail that finds itself whether all that is left is under way.
     if (mail === null) return 0;
     const nodes = this.deps.nodes();
-    const left = nodes === 1 ? most - read : Math.ceil((most - read) / nodes);
-    if (row.sent + inFlight - read < left) return 0;
-    if (nodes > 1 && this.deps.clock.monotonic() - this.readAt >= LOOK_MS)
+    // The counts of a node that has ended are known after the next look only.
+    const parts = Math.max(nodes, this.readFor);
+    if (parts > 1 && this.deps.clock.monotonic() - this.readAt >= LOOK_MS)
       this.read(1, MOST_READ).catch(this.deps.failed);
-    return now + LOOK_MS;
+    return row.sent + inFlight - read < Math.ceil((most - read) / parts) ? 0 : now + LOOK_MS;
   }
 
   begin(limit: Limit, mail: MailKey, by = 1): void {
@@ -205,7 +209,10 @@ export class LimitCounts {
   async read(days = KEPT_DAYS, most = MOST_COUNTS): Promise<void> {
     if (this.rules.length === 0 && this.warming.size === 0) return;
     const { clock, db } = this.deps;
+    const nodes = this.deps.nodes();
     this.readAt = clock.monotonic();
+    this.knownAt ??= this.readAt + LOOK_MS;
+    const isKnown = nodes === 1 || this.readAt >= this.knownAt;
     const rows = await db.prepared.all<LimitCountRow>(
       'SELECT * FROM limit_counts WHERE span >= ? AND span <= ? ORDER BY span DESC, sent DESC LIMIT ?',
       [spanOf('day', clock.now() - days * DAY_MS), spanOf('day', clock.now() + 2 * DAY_MS), most],
@@ -221,6 +228,7 @@ export class LimitCounts {
       const row = plus(read, own.get(rowKey(read)) ?? none);
       this.counts.set(key, { row, read: row.sent, inFlight: known?.inFlight ?? 0 });
     }
+    this.readFor = isKnown ? nodes : Infinity;
   }
 
   /** Returns the count of the span that runs. A clock that went back keeps the span it has: counting twice would send twice as much. */

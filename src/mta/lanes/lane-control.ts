@@ -226,9 +226,7 @@ export class LaneControl {
     const isUnreachable = downs.length > 0 && downs.every((wait) => wait !== null && isDown(wait));
     const ahead = now - clock.monotonic();
     const opens = isUnreachable
-      ? Math.min(
-          ...downs.map((wait) => ((wait?.until ?? null) === null ? now + LOOK_AGAIN_MS : (wait?.until ?? 0) + ahead)),
-        )
+      ? Math.min(...downs.map((wait) => (wait?.until == null ? now + LOOK_AGAIN_MS : wait.until + ahead)))
       : 0;
     const full = all.map((limit) => limits.counts.fullUntil(limit, mail));
     const until = Math.max(0, opens, ...closed.map((limit) => limit.until), ...full);

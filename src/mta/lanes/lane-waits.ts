@@ -200,15 +200,14 @@ const reasons = {
 /** If all hosts of the site are closed or full, returns why the host that opens first is; else null. */
 function hostsWait(site: Site, source: string | null, pool: Surroundings['pool'], clock: Clock): LaneWait | null {
   const most = site.operator?.maxConnections;
-  const found: { name: string; wait: GateWait }[] = [];
-  for (const host of site.hosts) {
+  const found = site.hosts.flatMap((host) => {
     const wait = pool.waitOf(hostKey(host, source), most);
-    if (wait === null) return null;
-    found.push({ name: host.name, wait });
-  }
-  found.sort((a, b) => (a.wait.until ?? Infinity) - (b.wait.until ?? Infinity));
-  const [first] = found;
-  return first === undefined ? null : hostWait(first.name, first.wait, found.length, clock);
+    return wait === null ? [] : [{ name: host.name, wait }];
+  });
+  const [first] = found.sort((a, b) => (a.wait.until ?? Infinity) - (b.wait.until ?? Infinity));
+  return first === undefined || found.length < site.hosts.length
+    ? null
+    : hostWait(first.name, first.wait, found.length, clock);
 }
 
 function hostWait(name: string, wait: GateWait, count: number, clock: Clock): LaneWait {

@@ -127,7 +127,10 @@ export class Traffic {
   readyAt(perMinute: number | null, now: number): number {
     if (perMinute === null) return now;
     const spread = this.spreadAt(now);
-    if (this.lastMinute(now) + this.inFlight < perMinute) return spread;
+    const accepted = this.lastMinute(now);
+    if (accepted + this.inFlight < perMinute) return spread;
+    // Mails that are under way may be refused.
+    if (accepted < perMinute) return Math.max(spread, now + PROBE_LOOK_MS);
     const oldest = this.accepted.find((one) => isRecent(one, now));
     return Math.max(spread, oldest === undefined ? now + 1000 : (oldest.second + SECONDS) * 1000);
   }

@@ -355,8 +355,6 @@ const changed = (limit: Limit, connections: number, cause: string, now: number):
   changedAt: now,
 });
 
-/** Refusals of mails that were under way at the same time count once, if they come within this many ms. */
-const TOGETHER_MS = 2_000;
 const FIRST_PAUSE_MS = 5_000;
 /** A receiver that takes many mails a minute is left alone for the time of so many. */
 const PAUSE_MAILS = 30;
@@ -384,13 +382,13 @@ const GROWTH_AT_FIRST_MS = 3_000;
 const FIRST_GROWTH_MS = MINUTE_MS;
 const NEXT_GROWTH_MS = 30_000;
 
-/** Returns the limit after a refusal of one more mail; the same one if that refusal is of mail that was under way at the last. */
+/** Returns the limit after a refusal of one more mail; the same one if that mail was let go before the last refusal was known. */
 export function slowed(
   limit: Limit,
   { reply, startedAt, lastMinute }: { reply: string; startedAt: number; lastMinute: number },
   now: number,
 ): Limit {
-  if (limit.refusedAt > 0 && (startedAt <= limit.refusedAt || now - limit.refusedAt < TOGETHER_MS)) return limit;
+  if (limit.refusedAt > 0 && startedAt < limit.until) return limit;
   const { perMinute: before } = limit;
   // Nothing was accepted since the last refusal: it is too early still.
   const isAgain = limit.refusedAt > 0 && limit.step === -1;
@@ -401,9 +399,8 @@ export function slowed(
   const isProbe = isAgain && isFirst(limit) && before !== null;
   const learnt = Math.round((isProbe ? before - 1 : lastMinute) * MARGIN);
   const isFull = before === null || isProbe || lastMinute >= before / 2;
-  const known = before === null ? learnt : Math.min(learnt, before - 1);
-  const perMinute = before === null ? firstNumber(lastMinute) : isFull ? known : Math.floor(before / 2);
-  const least = before === null ? 1 : Math.max(1, Math.floor(before / 2));
+  const least = Math.max(1, Math.floor((before ?? 0) / 2));
+  const perMinute = before === null ? firstNumber(lastMinute) : isFull ? Math.min(learnt, before - 1) : least;
   return {
     ...limit,
     perMinute: Math.max(least, perMinute),

@@ -157,6 +157,15 @@ describe('mta/limits/rate', () => {
     assert.ok(last.length > 40, String(last.length));
   });
 
+  it('asks again soon while mails are under way that may be refused, and after the minute if they were accepted', () => {
+    const traffic = new Traffic(NOW);
+    for (let at = 0; at < 30; at++) traffic.begin(null, NOW);
+    for (let at = 0; at < 29; at++) traffic.take(NOW);
+    assert.equal(traffic.readyAt(30, NOW), NOW + 2_000);
+    traffic.take(NOW);
+    assert.equal(traffic.readyAt(30, NOW), NOW + 62_000);
+  });
+
   it('tries again within two minutes, however long nothing is taken', () => {
     const { accepted } = play((now) => now - NOW > 60 * MINUTE, 63);
     assert.ok((accepted[0] ?? Infinity) < 62 * MINUTE);

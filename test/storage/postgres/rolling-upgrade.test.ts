@@ -9,6 +9,7 @@ import {
   type PostgresConnection,
 } from '../../../src/storage/postgres/connection.ts';
 import { prepareSchema } from '../../../src/storage/postgres/open.ts';
+import { NODE_TABLES } from '../../../src/storage/postgres/own-tables.ts';
 import { makeDatabase, postgresPrograms, startedCluster, urlOf } from '../../support/harness/postgres.ts';
 
 describe('storage/postgres: a rolling upgrade', () => {
@@ -81,5 +82,47 @@ describe('storage/postgres: a rolling upgrade', () => {
       openDatabase({ url, node: { name: 'old', version: '1.0', facts: '{}' } }),
       /was changed by a later version \(900-column, 901-no-column\)/,
     );
+  });
+
+  it('keeps the rows of tables that a step replaces, and of those that lose columns', async () => {
+    const { folder } = await startedCluster();
+    const address = addressOf({ url: urlOf(folder, await makeDatabase()) });
+    const db = createPostgresConnection(() => connectTo(address, { setUp: [] }), { reconnects: true });
+    try {
+      const before = migrations.findIndex(({ name }) => name === '016-nodes-by-signs-of-life');
+      for (const sql of NODE_TABLES) await db.run(sql);
+      await prepareSchema(address, db, { list: migrations.slice(0, before) });
+      for (const sql of [
+        ...['machine', 'pid', 'process'].map((column) => `ALTER TABLE nodes ADD COLUMN ${column} TEXT`),
+        "INSERT INTO nodes (epoch, name, version, facts, is_command, pid) VALUES (7, 'a', '1', '{}', true, '42')",
+        `INSERT INTO warm_up (source, site, day, stage, sent, blocked, deferred, complained)
+         SELECT 'out' || n, 'mx' || n || '.test', '2026-11-0' || n, n, 5000000000 + n, 1, 2, 3 FROM generate_series(1, 3) AS n`,
+        "INSERT INTO accounts (id, name, plan, created_at) VALUES ('acc', 'A', 'unlimited', 1)",
+        ...['NULL', '9'].map(
+          (found, n) =>
+            `INSERT INTO domains (id, account_id, name, status, trusted, return_path, records_json, created_at, failing_since, refused_at, found_again_at)
+             VALUES ('dom${String(n)}', 'acc', 'd${String(n)}.test', 'verified', 0, '', '[]', 1, 5, 6, ${found})`,
+        ),
+      ])
+        await db.run(sql);
+      assert.deepEqual(
+        await prepareSchema(address, db, { list: [...migrations] }),
+        migrations.slice(before).map(({ name }) => name),
+      );
+      assert.deepEqual(await db.all('SELECT * FROM limit_counts WHERE stage = 2'), [
+        {
+          ...{ rule: '~warm-up', subject: 'out2 mx2.test', span: '2026-11-02', stage: 2 },
+          ...{ sent: 5_000_000_002, blocked: 1, deferred: 2, complained: 3 },
+        },
+      ]);
+      assert.deepEqual(await db.all('SELECT COUNT(*) AS n FROM limit_counts'), [{ n: 3 }]);
+      assert.deepEqual(await db.all('SELECT id, failing_since, refused_at FROM domains ORDER BY id'), [
+        { id: 'dom0', failing_since: 5, refused_at: 6 },
+        { id: 'dom1', failing_since: null, refused_at: null },
+      ]);
+      assert.deepEqual(await db.all('SELECT epoch, name FROM nodes'), [{ epoch: 7, name: 'a' }]);
+    } finally {
+      await db.close();
+    }
   });
 });

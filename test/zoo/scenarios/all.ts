@@ -1,6 +1,7 @@
 import type { Scenario } from '../play.ts';
 import { connections } from './connections.ts';
 import { dns } from './dns.ts';
+import { limits } from './limits.ts';
 import { opinion } from './opinion.ts';
 import { rates } from './rates.ts';
 import { recipients } from './recipients.ts';
@@ -12,6 +13,7 @@ export const scenarios: readonly Scenario[] = [
   ...recipients,
   ...tenantScenarios,
   ...opinion,
+  ...limits,
   ...sessions,
   ...rates,
   ...dns,
