@@ -5,7 +5,7 @@ import path from 'node:path';
 
 /** A larger mail is a short text with a file. */
 const LARGEST_HTML = 512 * 1024;
-/** A sixth of it is text for a reader; of real mails in HTML it is a tenth to a fifth. */
+/** A sixth of it is text for a reader; of the larger HTML mails in the corpora it is a tenth. */
 const LINE =
   '<tr><td align="left" valign="top" width="600" bgcolor="#ffffff" style="padding:12px 24px 12px 24px;font-family:Helvetica,Arial,sans-serif;' +
   'font-size:16px;line-height:24px;color:#333333;border-bottom:1px solid #dddddd;mso-line-height-rule:exactly">\n' +
