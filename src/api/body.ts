@@ -1,10 +1,11 @@
 /** Reads the body of a request, with limits of size, pace, time and memory; unpacks gzip; drains a refused body. */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { gunzip } from 'node:zlib';
+import { giveBack } from '../base/bytes.ts';
 import { budgets, type UsedUp } from '../base/budgets.ts';
-import type { Clock } from '../base/clock.ts';
+import type { Clock, Timer } from '../base/clock.ts';
 import { networkOf } from '../net/ip.ts';
-import { LOOKS, Patience } from '../net/patience.ts';
+import { watchPace } from '../net/patience.ts';
 import { Problem } from '../base/problem.ts';
 
 export interface BodyLimits {
@@ -130,23 +131,19 @@ function takeWhole(request: IncomingMessage): Buffer {
 }
 
 /** Collects a body to its end. Memory for one of known length is kept already. After a fault the request stays paused, to be drained. */
-async function collect(clock: Clock, request: IncomingMessage, limits: BodyLimits, keep: Keep): Promise<Buffer> {
+function collect(clock: Clock, request: IncomingMessage, limits: BodyLimits, keep: Keep): Promise<Buffer> {
   const length = declaredLength(request);
   // The system gives it its memory as it is written to.
   const whole = length > 0 ? Buffer.allocUnsafeSlow(length) : null;
   const pieces: Buffer[] = [];
   let size = 0;
-  const watch = watchPace(clock, request, limits);
-  const cutOff = (): Problem =>
-    new Problem('invalid_request', 'The connection was closed before the body was complete.');
-  const collected = new Promise<Buffer>((resolve, reject) => {
+  return new Promise((resolve, reject) => {
     const fail = (error: unknown): void => {
+      pace.cancel();
       request.off('data', take).off('close', cut).pause();
       reject(error instanceof Error ? error : new Error('a body could not be read', { cause: error }));
     };
     const take = (piece: Buffer): void => {
-      if (whole === null) pieces.push(piece);
-      else piece.copy(whole, size);
       size += piece.length;
       try {
         if (size > limits.bodyBytes) throw tooLarge(limits.bodyBytes);
@@ -154,16 +151,19 @@ async function collect(clock: Clock, request: IncomingMessage, limits: BodyLimit
       } catch (error) {
         fail(error);
       }
+      if (whole === null) pieces.push(piece);
+      else if (piece.copy(whole, size - piece.length) === piece.buffer.byteLength) giveBack([piece]);
     };
-    const cut = (): void => fail(cutOff());
+    const cut = (): void =>
+      fail(new Problem('invalid_request', 'The connection was closed before the body was complete.'));
+    const pace = watch(clock, request, limits, fail);
     request.on('data', take).once('close', cut).once('error', cut);
     request.once('end', () => {
+      pace.cancel();
       request.off('close', cut);
       resolve(whole?.subarray(0, size) ?? Buffer.concat(pieces, size));
     });
-    watch.stalled.catch(fail);
   });
-  return collected.finally(() => watch.end());
 }
 
 /** Octets of the head and the end of gzip data (RFC 1952), and how many times smaller than its content it is at most. */
@@ -188,33 +188,19 @@ async function unpack(packed: Buffer, limits: BodyLimits, keep: Keep): Promise<B
 
 type Pace = Pick<BodyLimits, 'idleMs' | 'leastPace' | 'wholeMs'>;
 
-/** Rejects when the body is too slow (`Patience`). Time in which this process was too busy to check is not counted. Uses one timer. */
-function watchPace(
+/** Calls `refuse` if the body is too slow, or not whole in time. */
+function watch(
   clock: Clock,
-  request: IncomingMessage,
+  { socket }: IncomingMessage,
   { idleMs, leastPace, wholeMs }: Pace,
-): { stalled: Promise<never>; end(): void } {
-  const step = Math.min(idleMs / LOOKS, wholeMs ?? Infinity);
-  const begun = clock.monotonic();
-  const patience = new Patience({ idleMs, leastPace }, request.socket.bytesRead);
-  let timer = { cancel: (): void => undefined };
-  const stalled = new Promise<never>((_, reject) => {
-    const look = (): void => {
-      const isOver = patience.isOver(step, request.socket.bytesRead);
-      if (wholeMs !== null && clock.monotonic() - begun >= wholeMs) {
-        reject(new Problem('request_timeout', `The body did not arrive within ${Math.round(wholeMs / 1000)} s.`));
-      } else if (isOver) {
-        reject(
-          new Problem(
-            'request_timeout',
-            `The body came more slowly than ${Math.round(leastPace / 1000)} kB a second for ${Math.round(idleMs / 1000)} s.`,
-          ),
-        );
-      } else timer = clock.after(step, look, { background: true });
-    };
-    timer = clock.after(step, look, { background: true });
-  });
-  return { stalled, end: () => timer.cancel() };
+  refuse: (why: Problem) => void,
+): Timer {
+  const late = (why: string) => () => refuse(new Problem('request_timeout', why));
+  const slow = `The body came more slowly than ${Math.round(leastPace / 1000)} kB a second for ${Math.round(idleMs / 1000)} s.`;
+  const pace = watchPace(clock, { idleMs, leastPace }, () => socket.bytesRead, late(slow));
+  const after = `The body did not arrive within ${Math.round((wholeMs ?? 0) / 1000)} s.`;
+  const whole = wholeMs === null ? pace : clock.after(wholeMs, late(after), { background: true });
+  return { cancel: () => [pace, whole].forEach((timer) => timer.cancel()) };
 }
 
 /** Reads and discards the rest of a refused body; resolves when it has ended, or closes the connection when it is too large or too slow. */
@@ -225,16 +211,15 @@ export function drain(
 ): Promise<void> {
   return new Promise((resolve) => {
     let size = 0;
-    const watch = watchPace(clock, request, pace);
     const end = (): void => {
-      watch.end();
+      timer.cancel();
       resolve();
     };
     const giveUp = (): void => {
       request.socket.destroy();
       end();
     };
-    watch.stalled.catch(giveUp);
+    const timer = watch(clock, request, pace, giveUp);
     request.on('data', (piece: Buffer) => {
       size += piece.length;
       if (size > most) giveUp();

@@ -38,4 +38,7 @@ function formOf(value: JsonObject): JsonObject {
   return { recipients: value['recipients'] === null ? null : [] };
 }
 
-answerJobs(work, (result) => (result.kind === 'ok' && result.checked !== null ? memoryOf(result.checked) : []));
+const filesOf = (result: JsonJobResult): ArrayBuffer[] =>
+  result.kind === 'ok' && result.checked !== null ? memoryOf(result.checked) : [];
+
+answerJobs(work, filesOf, ({ bytes }) => [bytes]);

@@ -1,8 +1,7 @@
 /** The other side of `threads.ts`, in a thread or a confined process: one job after the other, each with one answer. */
 import { readSync, writeSync } from 'node:fs';
-import v8 from 'node:v8';
-import { runInNewContext } from 'node:vm';
-import { parentPort, type MessagePort } from 'node:worker_threads';
+import { parentPort } from 'node:worker_threads';
+import { giveBack } from './bytes.ts';
 import { frameOf, HEAD_BYTES, sizeOf, valueIn } from './confined/frames.ts';
 
 type Work<Input, Output> = (job: Input) => Output | Promise<Output>;
@@ -12,46 +11,23 @@ export const READY = 'ready';
 
 export type Said = { kind: typeof READY } | { kind: 'answer'; answer: unknown } | { kind: 'fault'; text: string };
 
-/** Answers each job by `work`, whose error ends the thread or process. `memoryOf` names memory that a thread hands over without a copy. */
+/**
+ * Answers each job by `work`, whose error ends the thread or process. `memoryOf` names memory that a thread hands over without a copy, `bytesOf` bytes
+ * of a job: what the answer does not have of them is given back with it, since V8 would not while the thread waits.
+ */
 export function answerJobs<Input, Output>(
   work: Work<Input, Output>,
   memoryOf: (output: Output) => readonly ArrayBuffer[] = () => [],
+  bytesOf: (job: Input) => readonly Uint8Array[] = () => [],
 ): void {
-  if (parentPort === null) void answerByPipe(work as Work<unknown, unknown>);
-  else answerByPort(parentPort, work, memoryOf);
-}
-
-/**
- * After large answers with so many bytes the thread gives back the memory of the jobs: while it waits, V8 would not. Each time costs 20 to 50 ms of
- * CPU, so what smaller answers leave is V8's to find.
- */
-const LARGE_BYTES = 1024 * 1024;
-const COLLECTED_BYTES = 8 * 1024 * 1024;
-
-function garbageCollector(): () => void {
-  v8.setFlagsFromString('--expose-gc');
-  return runInNewContext('gc') as () => void;
-}
-
-function answerByPort<Input, Output>(
-  port: MessagePort,
-  work: Work<Input, Output>,
-  memoryOf: (output: Output) => readonly ArrayBuffer[],
-): void {
-  const collect = garbageCollector();
-  let bytes = 0;
+  const port = parentPort;
   const answer = async (job: Input): Promise<void> => {
     const output = await work(job);
-    const memory = memoryOf(output);
-    const size = memory.reduce((sum, { byteLength }) => sum + byteLength, 0);
-    if (size > LARGE_BYTES) bytes += size;
-    port.postMessage(output, memory);
-    if (bytes < COLLECTED_BYTES) return;
-    bytes = 0;
-    collect();
+    port?.postMessage(output, memoryOf(output));
+    giveBack(bytesOf(job));
   };
-  port.on('message', (job: Input) => void answer(job));
-  port.postMessage(READY);
+  port?.on('message', (job: Input) => void answer(job)).postMessage(READY);
+  if (port === null) void answerByPipe(work as Work<unknown, unknown>);
 }
 
 async function answerByPipe(work: Work<unknown, unknown>): Promise<void> {
@@ -60,6 +36,7 @@ async function answerByPipe(work: Work<unknown, unknown>): Promise<void> {
   for (let job = nextJob(); job !== null; job = nextJob()) {
     try {
       say({ kind: 'answer', answer: await work(job.value) });
+      giveBack([job.rest]);
     } catch (error) {
       fall(error);
     }
@@ -76,10 +53,10 @@ function fall(error: unknown): never {
 const PIPE = 3;
 
 /** Returns null when the server has closed the pipe, or is gone. */
-function nextJob(): { value: unknown } | null {
+function nextJob(): { value: unknown; rest: Buffer } | null {
   const head = readBytes(HEAD_BYTES);
   const rest = head === null ? null : readBytes(sizeOf(head));
-  return head === null || rest === null ? null : { value: valueIn(head, rest) };
+  return head === null || rest === null ? null : { value: valueIn(head, rest), rest };
 }
 
 function readBytes(size: number): Buffer | null {

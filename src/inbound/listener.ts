@@ -305,12 +305,13 @@ export class Listener<User> {
     const open = sessions.get(id);
     if (open !== undefined) open.isReceiving = true;
     sessions.expectStep(id, limits.dataMs);
+    const { announced } = this.viewOf(session);
     const tooSlow = (): void => sessions.cut(id, '4.4.2 the mail came too slowly');
     try {
       const hold = open?.hold ?? null;
       return await takeMail(
         { clock, limits, memory: this.memory, keepBytes: options.keepBytes, ...hold },
-        { read: withCrlfLines((take) => readData(stream, take)), network: open?.network ?? '', tooSlow },
+        { read: withCrlfLines((take) => readData(stream, take)), network: open?.network ?? '', announced, tooSlow },
         async (mail) => {
           const result = await this.handleMail(session, mail, hold);
           this.handlers.ended?.(typeof result === 'string' ? TAKEN : result.code);

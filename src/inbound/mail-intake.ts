@@ -1,7 +1,8 @@
 /** The limits of a listener, and how it takes the octets of a mail: how much memory mails may have while they come, and how slowly they may come. */
-import type { Clock, Timer } from '../base/clock.ts';
+import { giveBack } from '../base/bytes.ts';
+import type { Clock } from '../base/clock.ts';
 import { ROOM_FOR_HEAD } from '../mail/submitted.ts';
-import { LOOKS, Patience } from '../net/patience.ts';
+import { watchPace } from '../net/patience.ts';
 import { MINUTE_MS } from '../base/time.ts';
 
 /** Limits on what all clients together and one network may have at once. */
@@ -66,49 +67,60 @@ export interface TakenMail {
   full: LimitName | null;
 }
 
-const BLOCK_BYTES = 16 * 1024;
-
-/** Smaller pieces are copied: each is an object, which takes some hundred octets beside its own. */
+/** Smaller pieces are copied at once: each is an object, which takes some hundred octets beside its own. */
 const LEAST_BYTES = 2048;
+/** Larger mails are copied into one memory as they come, and their pieces given back. */
+const MOST_BYTES = 4 * 1024 * 1024;
+const NOTHING: Buffer = Buffer.alloc(0);
 
-/** Collects octets: large pieces as they are, small ones in blocks, since a client may send its mail octet by octet. */
+/** Collects octets: in large pieces as they are, or in one memory, since a client may send its mail octet by octet. */
 class Octets {
   length = 0;
+  private readonly announced: number;
   private readonly pieces: Buffer[] = [];
-  private block = Buffer.alloc(0);
-  private used = 0;
+  /** The memory, with room for a longer header; nothing while there are pieces alone. */
+  private memory = NOTHING;
+  private last = NOTHING;
+
+  constructor(announced: number) {
+    this.announced = announced;
+  }
 
   add(part: Buffer): void {
-    this.length += part.length;
-    if (part.length >= LEAST_BYTES) {
-      this.flush();
+    const { memory, announced, last, length } = this;
+    const size = (this.length += part.length);
+    if (memory === NOTHING && part.length >= LEAST_BYTES && size <= MOST_BYTES) {
       this.pieces.push(part);
       return;
     }
-    if (this.used + part.length > this.block.length) {
-      this.flush();
-      this.block = Buffer.allocUnsafe(BLOCK_BYTES);
+    if (memory.length < ROOM_FOR_HEAD + size) {
+      if (memory !== NOTHING) this.pieces.push(memory.subarray(ROOM_FOR_HEAD, ROOM_FOR_HEAD + length));
+      // The system gives it as it is written to; but what is announced alone takes none.
+      const most = memory === NOTHING ? size : 4 * size;
+      this.memory = this.inOne(size > MOST_BYTES && announced >= size ? announced : most);
+      giveBack([memory]);
     }
-    this.used += part.copy(this.block, this.used);
+    part.copy(this.memory, ROOM_FOR_HEAD + length);
+    // The block of the end may hold what follows it.
+    if (size > MOST_BYTES && last.buffer !== part.buffer) giveBack([last]);
+    this.last = part;
   }
 
   /** Returns all of it, once; nothing is kept here then. */
   whole(): Buffer {
-    this.flush();
-    const pieces = this.pieces.splice(0);
-    if (pieces.length === 1 && pieces[0] !== undefined) return pieces[0];
-    const whole = Buffer.allocUnsafeSlow(ROOM_FOR_HEAD + this.length);
-    let at = ROOM_FOR_HEAD;
-    for (const piece of pieces) at += piece.copy(whole, at);
-    return whole.subarray(ROOM_FOR_HEAD);
+    const { memory, pieces, length } = this;
+    this.memory = this.last = NOTHING;
+    if (memory !== NOTHING) return memory.subarray(ROOM_FOR_HEAD, ROOM_FOR_HEAD + length);
+    if (pieces.length === 1) return pieces.pop() ?? NOTHING;
+    return this.inOne(length).subarray(ROOM_FOR_HEAD);
   }
 
-  /** Puts what is in the block among the pieces; the rest of the block is used for what comes next. */
-  private flush(): void {
-    if (this.used === 0) return;
-    this.pieces.push(this.block.subarray(0, this.used));
-    this.block = this.block.subarray(this.used);
-    this.used = 0;
+  /** Moves the pieces into one memory with room for so many octets. */
+  private inOne(most: number): Buffer {
+    const memory = Buffer.allocUnsafeSlow(ROOM_FOR_HEAD + most);
+    let at = ROOM_FOR_HEAD;
+    for (const piece of this.pieces.splice(0)) at += piece.copy(memory, at);
+    return memory;
   }
 }
 
@@ -123,13 +135,18 @@ export interface MailHold {
 /** Reads a mail for `use`; its octets count as memory until that is done. Rejects if the client leaves; `tooSlow`: behind the pace. */
 export async function takeMail<Result>(
   { clock, limits, memory, keepBytes }: MailHold & { clock: Clock },
-  { read, network, tooSlow }: { read: ReadMail; network: string; tooSlow: () => void },
+  {
+    read,
+    network,
+    announced = 0,
+    tooSlow,
+  }: { read: ReadMail; network: string; announced?: number; tooSlow: () => void },
   use: (mail: TakenMail) => Promise<Result>,
 ): Promise<Result> {
-  const octets = new Octets();
+  const octets = new Octets(Math.min(announced, keepBytes));
   let size = 0;
   let full: LimitName | null = null;
-  const pace = watchPace(clock, limits, () => size, tooSlow);
+  const pace = watchPace(clock, { idleMs: limits.dataIdleMs, leastPace: limits.dataPace }, () => size, tooSlow);
   try {
     await read((piece) => {
       size += piece.length;
@@ -146,21 +163,4 @@ export async function takeMail<Result>(
     pace.cancel();
     memory.add(network, -octets.length);
   }
-}
-
-/** Calls `tooSlow` once. Time in which this process was too busy to look is not counted. */
-function watchPace(
-  clock: Clock,
-  { dataIdleMs, dataPace }: ListenerLimits,
-  bytes: () => number,
-  tooSlow: () => void,
-): Timer {
-  const step = dataIdleMs / LOOKS;
-  const patience = new Patience({ idleMs: dataIdleMs, leastPace: dataPace });
-  const look = (): void => {
-    if (patience.isOver(step, bytes())) tooSlow();
-    else timer = clock.after(step, look, { background: true });
-  };
-  let timer = clock.after(step, look, { background: true });
-  return { cancel: () => timer.cancel() };
 }

@@ -195,7 +195,8 @@ export function createSubmissionReader(deps: { clock: Clock }) {
         const read = await reading.read(bytes);
         if (!('digest' in read)) return read;
         const { mail, bodyAt, digest } = read;
-        return { mail: bodyAt === null ? mail : { ...mail, body: bytes.subarray(bodyAt) }, digest };
+        // A body that was changed is in one memory with those of mails that were read with it.
+        return { mail: { ...mail, body: bodyAt === null ? Buffer.from(mail.body) : bytes.subarray(bodyAt) }, digest };
       } catch (cause) {
         if (!(cause instanceof ThreadRefusal)) throw cause;
         if (cause.why === 'slow') return tooSlow;

@@ -5,9 +5,14 @@
  */
 import { hash } from 'node:crypto';
 import { isUtf8 } from 'node:buffer';
-import { Readable } from 'node:stream';
-import MailComposer from 'nodemailer/lib/mail-composer';
-import { base64Length, BOUNDARY_MARK, encodeText, measureText, type TextEnd } from './transfer-encoding.ts';
+import {
+  base64Length,
+  base64Lines,
+  BOUNDARY_MARK,
+  encodeText,
+  measureText,
+  type TextEnd,
+} from './transfer-encoding.ts';
 import { survey } from './body-facts.ts';
 import { isPlain, sevenBitMail, withCrlf } from './re-encode.ts';
 
@@ -93,6 +98,10 @@ async function composeTree(content: MimeContent, base: string): Promise<EncodedC
   const { html, text } = content;
   const invitations = content.attachments.filter(({ contentType }) => INVITATION.test(contentType));
   const files = content.attachments.filter(({ contentType }) => !INVITATION.test(contentType));
+  const inBase64: Buffer[] = [];
+  const later = (octets: Buffer): Buffer => markOf(base, inBase64.push(octets) - 1);
+  // Loaded late: threads that only check requests have 6 MB less.
+  const { default: MailComposer } = await import('nodemailer/lib/mail-composer');
   const composer = new MailComposer({
     baseBoundary: base,
     boundaryPrefix: BOUNDARY_MARK,
@@ -103,14 +112,15 @@ async function composeTree(content: MimeContent, base: string): Promise<EncodedC
     disableUrlAccess: true,
     ...(text === null && html !== null ? {} : { text: { raw: readyPart(PLAIN, text ?? '') } }),
     ...(html === null ? {} : { html: { raw: readyPart(HTML, html) } }),
-    attachments: files.map((attachment) => forComposer(attachment, base)),
+    attachments: files.map((attachment) => forComposer(attachment, base, later)),
     alternatives: invitations.map(({ contentType, content: octets }) => ({
       contentType,
       content: octets,
       contentTransferEncoding: 'base64',
     })),
   });
-  return splitRoot(await collected(composer.compile().createReadStream(), encodedSize(content)));
+  const { headers, body } = splitRoot(await composer.compile().build());
+  return { headers, body: withFiles(body, inBase64, base) };
 }
 
 function readyPart(type: string, text: string): Buffer {
@@ -118,38 +128,48 @@ function readyPart(type: string, text: string): Buffer {
   return Buffer.concat([Buffer.from(`${part.headers}\r\n`), part.body]);
 }
 
-/** Collects a stream of about that size. Its pieces are let go one by one, since all of them would take as much memory again. */
-async function collected(stream: AsyncIterable<Buffer>, bound: number): Promise<Buffer> {
-  let whole = Buffer.allocUnsafeSlow(bound);
-  let size = 0;
-  for await (const piece of stream) {
-    if (size + piece.length > whole.length) whole = Buffer.concat([whole], 2 * (size + piece.length));
-    size += piece.copy(whole, size);
+/** Puts files into their places in a body, where the base64 of their marks is: by the library they would be in memory several times. */
+function withFiles(body: Buffer, files: readonly Buffer[], base: string): Buffer {
+  const places = files.map((octets, at) => {
+    const mark = markOf(base, at).toString('base64');
+    const from = body.indexOf(mark);
+    return { octets, from, end: from + mark.length };
+  });
+  const whole = Buffer.allocUnsafeSlow(files.reduce((sum, { length }) => sum + base64Length(length), body.length));
+  let [done, to] = [0, 0];
+  for (const { octets, from, end } of places.sort((one, other) => one.from - other.from)) {
+    to += body.copy(whole, to, done, from);
+    for (let at = 0; at < octets.length; at += BASE64_SLICE)
+      to += base64Lines(octets.subarray(at, at + BASE64_SLICE)).copy(whole, to);
+    // The line end before a delimiter belongs to that.
+    if (octets.length > 0) to -= 2;
+    done = end;
   }
-  return whole.subarray(0, size);
+  to += body.copy(whole, to, done);
+  return whole.subarray(0, to);
 }
 
-const PIECE = 256 * 1024;
+/** Octets of whole lines. */
+const BASE64_SLICE = 57 * 1024;
 
-/** A large file is encoded piece by piece: at once its base64 would be in memory four times. */
-const inPieces = (content: Buffer): Buffer | Readable =>
-  content.length <= PIECE
-    ? content
-    : Readable.from(
-        Array.from({ length: Math.ceil(content.length / PIECE) }, (_, n) =>
-          content.subarray(n * PIECE, (n + 1) * PIECE),
-        ),
-      );
+/** Stands for a file while its mail is composed. */
+const markOf = (base: string, at: number): Buffer => Buffer.from(`${base} ${String(at).padStart(4, '0')}`);
 
 /** Only an inline part belongs to the html (`multipart/related`); another keeps its Content-ID among the attachments. */
-function forComposer({ filename, contentType, contentId, disposition, content }: Attachment, base: string) {
+function forComposer(
+  { filename, contentType, contentId, disposition, content }: Attachment,
+  base: string,
+  later: (octets: Buffer) => Buffer,
+) {
   // The composer would take it for one of its parts and write a boundary into it.
   if (/^\s*multipart\//i.test(contentType)) throw new Error('an attachment cannot be multipart');
+  const part = isMessageType(contentType)
+    ? attachedMail(contentType, content, base)
+    : { contentType, content, contentTransferEncoding: 'base64' as const };
   return {
     filename,
-    ...(isMessageType(contentType)
-      ? attachedMail(contentType, content, base)
-      : { contentType, content: inPieces(content), contentTransferEncoding: 'base64' as const }),
+    ...part,
+    content: part.contentTransferEncoding === 'base64' ? later(part.content) : part.content,
     contentDisposition: disposition,
     ...(contentId !== null && disposition === 'inline' ? { cid: contentId } : {}),
     ...(contentId !== null && disposition === 'attachment' ? { headers: { 'Content-ID': `<${contentId}>` } } : {}),

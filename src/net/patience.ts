@@ -1,4 +1,6 @@
 /** The time limit of slow data: it begins at `idleMs`, time uses it up, and bytes give it back at `leastPace`, never beyond `idleMs`. */
+import type { Clock, Timer } from '../base/clock.ts';
+
 export interface Pace {
   /** The time by which it may fall behind `leastPace`, in ms; also the longest pause. */
   idleMs: number;
@@ -7,25 +9,19 @@ export interface Pace {
 }
 
 /** The number of checks of the pace within `idleMs`. */
-export const LOOKS = 6;
+const LOOKS = 6;
 
-export class Patience {
-  private readonly pace: Pace;
-  private left: number;
-  private seen: number;
-
-  /** `bytes`: the number that has come before it begins. */
-  constructor(pace: Pace, bytes = 0) {
-    this.pace = pace;
-    this.left = pace.idleMs;
-    this.seen = bytes;
-  }
-
-  /** Notes the time since the last call and the bytes since the beginning; returns true if the limit is passed. */
-  isOver(ms: number, bytes: number): boolean {
-    const { idleMs, leastPace } = this.pace;
-    this.left = Math.min(idleMs, this.left - ms + ((bytes - this.seen) / leastPace) * 1000);
-    this.seen = bytes;
-    return this.left <= 0;
-  }
+/** Calls `tooSlow` once if the limit is passed. Time in which this process was too busy to look is not counted. `bytes`: those that have come. */
+export function watchPace(clock: Clock, { idleMs, leastPace }: Pace, bytes: () => number, tooSlow: () => void): Timer {
+  const step = idleMs / LOOKS;
+  let [left, seen] = [idleMs, bytes()];
+  const look = (): void => {
+    const now = bytes();
+    left = Math.min(idleMs, left - step + ((now - seen) / leastPace) * 1000);
+    seen = now;
+    if (left <= 0) tooSlow();
+    else timer = clock.after(step, look, { background: true });
+  };
+  let timer = clock.after(step, look, { background: true });
+  return { cancel: () => timer.cancel() };
 }

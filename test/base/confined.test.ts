@@ -144,7 +144,7 @@ describe('base/confined', () => {
     writeFileSync(file, '');
     const opened = openSync(file, 'r');
     try {
-      assert.deepEqual(await run('environment'), ['MALLOC_ARENA_MAX']);
+      assert.deepEqual(await run('environment'), ['MALLOC_ARENA_MAX', 'MALLOC_MMAP_THRESHOLD_']);
       const pid = String(await run('pid'));
       const targets = readdirSync(`/proc/${pid}/fd`).map((fd) => readlinkSync(`/proc/${pid}/fd/${fd}`));
       const strange = targets.filter((one) => !/^(?:\/dev\/null|pipe:|anon_inode:|socket:)/.test(one));

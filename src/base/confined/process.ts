@@ -60,7 +60,7 @@ export class ConfinedProcess extends EventEmitter {
   constructor(entry: URL, limits: Limits) {
     super();
     this.child = spawn(process.execPath, argumentsOf(entry, limits), {
-      env: { MALLOC_ARENA_MAX: '1' },
+      env: { MALLOC_ARENA_MAX: '1', MALLOC_MMAP_THRESHOLD_: '4194304' },
       cwd: '/',
       stdio: ['ignore', 'ignore', 'pipe', 'pipe'],
       // A session of its own: the keys of a terminal are for the server, which ends it.

@@ -92,7 +92,7 @@ const CHUNK = 256 * 1024;
 const EQUALS = 0x3d;
 
 /**
- * Decodes base64 (RFC 4648 section 4) without white space, in its own bytes; padding is required. Returns the content, or what is wrong.
+ * Decodes base64 (RFC 4648 section 4) without white space; padding is required. Returns the content, or what is wrong.
  * Node's decoder drops unknown characters and also takes the URL alphabet, so the length of the result is compared with the expected one.
  */
 export function decodeBase64(text: Buffer): Buffer | string {
@@ -101,8 +101,9 @@ export function decodeBase64(text: Buffer): Buffer | string {
   if (text.length % 4 !== 0) return 'is not base64 with padding: its length is not a multiple of four';
   const padding = text.at(-1) !== EQUALS ? 0 : text.at(-2) !== EQUALS ? 1 : 2;
   const size = (text.length / 4) * 3 - padding;
+  const octets = Buffer.allocUnsafe(size);
   let to = 0;
   for (let from = 0; from < text.length; from += CHUNK)
-    to += text.write(text.toString('latin1', from, from + CHUNK), to, 'base64');
-  return to === size ? text.subarray(0, size) : 'has characters that are not base64: encode the file again';
+    to += octets.write(text.toString('latin1', from, from + CHUNK), to, 'base64');
+  return to === size ? octets : 'has characters that are not base64: encode the file again';
 }

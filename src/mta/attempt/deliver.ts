@@ -415,16 +415,10 @@ async function sendAndGiveBack(
   try {
     const fit = await fitFor(lease, mail);
     if (fit.kind !== 'ready') return { kind: 'unmade', failure: fit };
-    const { envelopeFrom, recipient, data, size, smtpUtf8, eightBit } = fit;
-    const requireTls = mail.tlsRequest === 'require';
     const transfer = await lease.session.send({
-      envelopeFrom,
-      recipients: [recipient],
-      data,
-      size,
-      smtpUtf8,
-      eightBit,
-      requireTls,
+      ...fit,
+      recipients: [fit.recipient],
+      requireTls: mail.tlsRequest === 'require',
       ...(context.deadline === undefined ? {} : { deadline: context.deadline }),
     });
     if (isAboutSession(lease, transfer)) void lease.session.close();

@@ -7,6 +7,7 @@
  *
  * With PIPELINING (RFC 2920) the envelope is one write and one round trip, body and dot the second. open-session.ts makes it.
  */
+import { giveBack } from '../../base/bytes.ts';
 import type { Clock } from '../../base/clock.ts';
 import type { Extensions, SmtpReply } from '../../mail/smtp-reply.ts';
 import { noTimings, type PhaseTimeouts, type Timings } from './phases.ts';
@@ -200,6 +201,8 @@ export class Session {
     this.pastDot = false;
     envelope.lap('dot');
     if (isBroken(reply) || reply.code === CLOSING) return this.end(envelope, 'dot', reply);
+    // Smaller ones may be in one memory with others.
+    if (reply.code < 300 && mail.isOwn === true && mail.size > BLOCK_BYTES && wire.isWritten) giveBack(mail.data);
     if (reply.code < 300) return envelope.accepted(reply);
     if (reply.code < 400 || isOutOfStep(reply)) return this.outOfStep(envelope, 'dot', reply);
     // Some keep the transaction: Postfix, if a policy service refuses the mail.
@@ -327,6 +330,8 @@ export interface Mail {
   /** The body has octets beyond ASCII (RFC 6152). */
   eightBit: boolean;
   requireTls?: boolean;
+  /** Nobody else needs the memory of `data` once the mail is taken. */
+  isOwn?: boolean;
   /** The end of the attempt on `clock.monotonic()`; `timeouts.attempt` from now if not given. */
   deadline?: number;
 }

@@ -87,6 +87,11 @@ export class Wire {
     return new Promise((resolve) => (this.draining = resolve));
   }
 
+  /** True if the system has all that was written: a server may answer before that. */
+  get isWritten(): boolean {
+    return this.socket.writableLength === 0;
+  }
+
   /** Returns the next reply, or the fault. A reply that came before the connection broke is still returned. */
   read(phase: Phase, timeoutMs: number): Promise<SmtpReply | Broken> {
     const ready = this.unread.shift();

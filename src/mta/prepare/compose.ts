@@ -34,6 +34,8 @@ export interface Composed {
   isWhole?: true;
   /** The content has octets beyond ASCII (RFC 6152). */
   eightBit?: boolean;
+  /** One mail alone has it. */
+  isOwn?: true;
 }
 
 /** Rejects if the content cannot be encoded, which then no later try could either. */
@@ -102,7 +104,7 @@ const whole = (head: Buffer, body: Buffer, facts: BodyFacts): Composed => ({
 /** Composes a submitted mail of whose body everything is known. */
 export function composeKnown(raw: Buffer, facts: BodyFacts): Composed {
   const end = endOfHead(raw);
-  return whole(raw.subarray(0, end), raw.subarray(end + 2), facts);
+  return { ...whole(raw.subarray(0, end), raw.subarray(end + 2), facts), isOwn: true };
 }
 
 /** Puts this recipient's address in the place of the unsubscribe link. */

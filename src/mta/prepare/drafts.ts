@@ -68,8 +68,7 @@ export class Drafts {
     if (encoded !== null) return this.makeFrom(draft, await encoded);
     const front = draft.addressed.frontOf(text.is_raw === 1);
     const made = this.compose(draft, text, front, { fresh });
-    if (isShared) this.encodedContents.add(text.id, made);
-    return readyMail(draft, front, await made);
+    return readyMail(draft, front, await (isShared ? this.encodedContents.add(text.id, made) : made));
   }
 
   private async makeFrom(draft: Draft, composed: Composed): Promise<Prepared> {
@@ -185,7 +184,7 @@ const MOST_SEEN = 5000;
 const SEEN = {};
 
 interface Encoding {
-  composed: Promise<Composed>;
+  made: Promise<Pick<Made, 'composed'>>;
   /** It was asked for again, now or before. */
   isShared: boolean;
 }
@@ -211,21 +210,21 @@ export class EncodedContents {
     const encoding = this.encoding.get(contentId);
     if (encoding === undefined) return null;
     encoding.isShared = true;
-    return encoding.composed;
+    return encoding.made.then(({ composed }) => composed);
   }
 
-  /** Adds a content that is being encoded and was not found; a failure is not kept. */
-  add(contentId: string, made: Promise<Pick<Made, 'composed'>>): void {
-    const encoding = { composed: made.then(({ composed }) => composed), isShared: this.seen.has(contentId) };
+  /** Adds a content that is being encoded and was not found, and returns what is then known of it; a failure is not kept. */
+  add<Of extends Pick<Made, 'composed'>>(contentId: string, making: Promise<Of>): Promise<Of> {
+    const settle = (made: Of): Of => {
+      this.seen.set(contentId, SEEN);
+      if (encoding.isShared) this.kept.set(contentId, made.composed);
+      else made.composed.isOwn = true;
+      return made;
+    };
+    const made = making.finally(() => this.encoding.delete(contentId)).then(settle);
+    const encoding: Encoding = { made, isShared: this.seen.has(contentId) };
     this.encoding.set(contentId, encoding);
-    encoding.composed.then(
-      (composed) => {
-        this.encoding.delete(contentId);
-        if (encoding.isShared) this.kept.set(contentId, composed);
-        this.seen.set(contentId, SEEN);
-      },
-      () => this.encoding.delete(contentId),
-    );
+    return made;
   }
 
   made(contentId: string): Composed | undefined {

@@ -37,4 +37,8 @@ async function answer(jobs: readonly MailJob[]): Promise<MailAnswer[]> {
 const bodiesOf = (answers: readonly MailAnswer[]): Uint8Array[] =>
   answers.flatMap((one) => (one.kind === 'composed' ? [one.composed.content.body] : []));
 
-answerJobs(answer, (answers) => ownMemory(bodiesOf(answers)));
+answerJobs(
+  answer,
+  (answers) => ownMemory(bodiesOf(answers)),
+  (jobs) => jobs.flatMap((job) => (job.kind === 'sign' ? [] : job.stored.attachments.map(({ content }) => content))),
+);

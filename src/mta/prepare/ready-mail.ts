@@ -31,6 +31,8 @@ export interface Ready {
   envelopeFrom: string;
   recipient: string;
   data: readonly Buffer[];
+  /** No other mail has the memory of `data`. */
+  isOwn?: boolean;
   size: number;
   smtpUtf8: boolean;
   eightBit: boolean;
@@ -109,7 +111,7 @@ export function readyMail(
   { composed, signed }: Made,
 ): Ready | Extract<Signed, { kind: 'unsigned' }> {
   if (signed.kind === 'unsigned') return signed;
-  const { content, eightBit = false, isWhole = false } = composed;
+  const { content, eightBit = false, isWhole = false, isOwn = false } = composed;
   const headBytes = Buffer.from(`${signed.signatures}${front}${content.headers}\r\n`);
   return {
     kind: 'ready',
@@ -120,6 +122,7 @@ export function readyMail(
     recipient,
     smtpUtf8: smtpUtf8 || (isWhole && ADDRESS_BEYOND_ASCII.test(content.headers)),
     data: [headBytes, content.body],
+    isOwn,
     size: headBytes.length + content.body.length,
     eightBit,
     tlsRequest: tlsRequestOf(row),

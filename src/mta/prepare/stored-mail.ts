@@ -1,6 +1,6 @@
 /** Loads what a mail is made of: the rows of the delivery and its message, the content, and its attachments. */
 import type { Attachment } from '../../mail/mime-write.ts';
-import { bodyOf } from '../../messages/store/stored-content.ts';
+import { bodyOf, filesOf, wholeRaw } from '../../messages/store/stored-content.ts';
 import type { Connection } from '../../storage/connection.ts';
 import { columnsFrom, jsonReader } from '../../storage/json-rows.ts';
 import { statement } from '../../storage/sql.ts';
@@ -87,15 +87,14 @@ export async function loadContents(db: Connection, ids: readonly string[]): Prom
 /** Loads the bytes of a mail that was accepted as it is; null if they are gone. */
 export async function loadRaw(db: Connection, contentId: string): Promise<Buffer | null> {
   const [row] = await db.all<Pick<ContentRow, 'raw'>>('SELECT raw FROM contents WHERE id = ?', [contentId]);
-  return row?.raw ?? null;
+  return wholeRaw(row?.raw ?? null, () => loadPieces(db, contentId));
 }
 
-export async function loadAttachments(db: Connection, contentId: string): Promise<Attachment[]> {
-  const rows = await db.all<AttachmentRow>('SELECT * FROM attachments WHERE content_id = ? ORDER BY position', [
-    contentId,
-  ]);
-  return rows.map(attachmentOf);
-}
+export const loadAttachments = async (db: Connection, contentId: string): Promise<Attachment[]> =>
+  filesOf(await loadPieces(db, contentId)).map(attachmentOf);
+
+const loadPieces = (db: Connection, contentId: string): Promise<AttachmentRow[]> =>
+  db.all('SELECT * FROM attachments WHERE content_id = ? ORDER BY position', [contentId]);
 
 export const attachmentOf = ({ filename, content_type, cid, disposition, bytes }: AttachmentRow): Attachment => ({
   filename,

@@ -15,11 +15,12 @@ async function get(
 ): Promise<Composed> {
   const found = contents.find(id);
   if (found !== null) return found;
-  const made = encode(id).then((one) => ({ composed: one }));
-  contents.add(id, made);
-  await made;
-  await new Promise((resolve) => setImmediate(resolve));
-  return (await made).composed;
+  return (
+    await contents.add(
+      id,
+      encode(id).then((one) => ({ composed: one })),
+    )
+  ).composed;
 }
 
 describe('encoded contents', () => {
