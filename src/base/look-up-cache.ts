@@ -5,8 +5,6 @@
 import { createLru } from './lru.ts';
 import type { Clock } from './clock.ts';
 
-export type LookUpCache<V> = ReturnType<typeof createLookUpCache<V>>;
-
 export interface LookUpOptions<V> {
   /** Answers kept; the one not used for longest goes first. */
   max: number;

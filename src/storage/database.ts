@@ -81,7 +81,7 @@ async function openSqlite({ url, usualWork = [], beforeMigration, migrating }: D
     .finally(() => migrator.destroy());
 
   const usual = [...usualInserts(), ...usualWork.flatMap(({ writes }) => writes)];
-  const writer = connect(file, 1, [...durable, 'PRAGMA foreign_keys = ON', WHOLE, scriptView(usual)]);
+  const writer = connect(file, 1, [...durable, 'PRAGMA foreign_keys = ON', scriptView(usual)]);
   const connection = await takeConnection(writer);
   const reader = connect(file, READERS, readOnly);
   const ofPrepared = connect(file, 1, readOnly);
@@ -155,11 +155,6 @@ export const durable = [
   'PRAGMA cache_size = -8192',
   'PRAGMA temp_store = MEMORY',
 ];
-/**
- * Keeps a group's pages in memory until its COMMIT, so that a full disk is met there, before anything of the group is written: it ends a transaction,
- * and statements already on their way would be committed alone.
- */
-const WHOLE = 'PRAGMA cache_spill = OFF';
 export const readOnly = [
   'PRAGMA query_only = ON',
   'PRAGMA cache_size = -4096',

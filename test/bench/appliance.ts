@@ -52,7 +52,12 @@ export interface ApplianceOptions {
 }
 
 /** As the image and the unit set it; what the benchmark's own environment has goes before it. */
-const SHIPPED = { NODE_OPTIONS: '--max-semi-space-size=16', MALLOC_ARENA_MAX: '2' };
+const SHIPPED = {
+  NODE_OPTIONS: '--max-semi-space-size=16',
+  MALLOC_ARENA_MAX: '2',
+  MALLOC_MMAP_THRESHOLD_: '4194304',
+  MALLOC_TRIM_THRESHOLD_: '16777216',
+};
 /** The exit code of a server that cannot listen (docs/operating.md). */
 const CANNOT_LISTEN = 69;
 const TRIES = 3;

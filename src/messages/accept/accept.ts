@@ -22,6 +22,7 @@ import { failureNotice, type NoticeRule } from '../delivery/failure-notice.ts';
 import { knownOf, lookUp, problemOfEntry, type LookedUp, type MaySendDeps, type Sender } from './may-send.ts';
 import type { FreshMails } from '../store/fresh-mails.ts';
 import { messageRecord, type MessageRecord } from '../store/message.ts';
+import { rowsInPieces } from '../store/stored-content.ts';
 import { addOwnMail } from './own-mail.ts';
 import type { BulkDraft, BulkEntryDraft, MessageDraft } from '../request/message-draft.ts';
 import type { SettleQuota } from '../../accounts/quota.ts';
@@ -204,6 +205,7 @@ async function commitPlan(
   const { rows, packed, counters, stats, hints, bytes } = plan;
   const own: RowsToWrite = {
     ...rows,
+    ...rowsInPieces(rows),
     ...Object.fromEntries(packed),
     counters: [...counters.values()],
     event_counts: [...stats.values()],

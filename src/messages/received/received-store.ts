@@ -10,7 +10,6 @@ import type { MailReach } from '../store/message-store.ts';
 import type { Purge } from '../store/purge.ts';
 
 export const receivedMembers = recordOf('received_message', received);
-export type ReceivedRecord = ReturnType<typeof receivedMembers>;
 
 /** Text and html, which lists and events leave out. */
 export const noBodies = { text: null, html: null, reply_text: null };

@@ -11,7 +11,7 @@ import {
   reports,
   type ReportRow,
 } from '../../storage/tables.ts';
-import { isSealedContent, bodyOf } from './stored-content.ts';
+import { bodyOf, filesOf, isSealedContent, wholeRaw } from './stored-content.ts';
 import type { Knex } from 'knex';
 import type { Connection } from '../../storage/connection.ts';
 import { recordOf } from '../../storage/record.ts';
@@ -93,13 +93,16 @@ function attemptRecord(row: AttemptRow & { address: string }) {
 
 export async function contentOf(read: Knex, contentId: string): Promise<ContentRow | undefined> {
   const row = (await read('contents').where({ id: contentId }).first()) as ContentRow | undefined;
-  return row === undefined || isSealedContent(contentId) ? undefined : { ...row, ...bodyOf(row) };
+  if (row === undefined || isSealedContent(contentId)) return undefined;
+  return { ...row, ...bodyOf(row), raw: await wholeRaw(row.raw, () => piecesOf(read, contentId)) };
 }
 
+const piecesOf = (read: Knex, contentId: string): Promise<AttachmentRow[]> =>
+  read('attachments').where({ content_id: contentId }).orderBy('position') as Promise<AttachmentRow[]>;
+
 /** Returns the files of a content, in their order. */
-export function attachmentsOf(read: Knex, contentId: string): Promise<AttachmentRow[]> {
-  return read('attachments').where({ content_id: contentId }).orderBy('position') as Promise<AttachmentRow[]>;
-}
+export const attachmentsOf = async (read: Knex, contentId: string): Promise<AttachmentRow[]> =>
+  filesOf(await piecesOf(read, contentId));
 
 const MOST_REPORTS = 100;
 

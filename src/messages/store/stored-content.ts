@@ -4,7 +4,12 @@
  */
 import { brotliCompressSync, brotliDecompressSync, constants } from 'node:zlib';
 import { rowsParameter } from '../../storage/rows-parameter.ts';
-import { messages as messageTable, type ContentRow, type MessageRow } from '../../storage/tables.ts';
+import {
+  messages as messageTable,
+  type AttachmentRow,
+  type ContentRow,
+  type MessageRow,
+} from '../../storage/tables.ts';
 import type { Keyring } from '../../base/keyring.ts';
 import type { Connection } from '../../storage/connection.ts';
 import { statement } from '../../storage/sql.ts';
@@ -28,6 +33,46 @@ export function bodyOf({ html, text, packed }: StoredBody): Body {
   if (packed === null) return { html, text };
   const [wholeHtml = null, wholeText = null] = JSON.parse(brotliDecompressSync(packed).toString()) as (string | null)[];
   return { html: wholeHtml, text: wholeText };
+}
+
+/** Longer files and mails are stored in pieces of this many octets: while SQLite writes a value it has it in memory four times. */
+const PIECE_BYTES = 2 * 1024 * 1024;
+/** The distance between the positions of two pieces of a file; a mail has fewer files. */
+const NEXT_PIECE = 1_000_000;
+
+/** Returns the rows to write. A submitted mail has behind its first piece the pieces of a file without a first one. */
+export const rowsInPieces = ({ contents, attachments }: { contents: ContentRow[]; attachments: AttachmentRow[] }) => ({
+  contents: contents.map((row) => ({ ...row, raw: row.raw?.subarray(0, PIECE_BYTES) ?? null })),
+  attachments: [
+    ...attachments.flatMap(piecesOf),
+    ...contents.flatMap(({ id, raw }) =>
+      raw === null ? [] : piecesOf({ ...NO_FILE, content_id: id, bytes: raw }).slice(1),
+    ),
+  ],
+});
+
+const NO_FILE = { position: 0, filename: '', content_type: '', cid: null, disposition: 'attachment' } as const;
+
+const piecesOf = (row: AttachmentRow): AttachmentRow[] =>
+  Array.from({ length: Math.ceil(row.bytes.length / PIECE_BYTES) || 1 }, (_, at) => ({
+    ...row,
+    position: row.position + at * NEXT_PIECE,
+    bytes: row.bytes.subarray(at * PIECE_BYTES, (at + 1) * PIECE_BYTES),
+  }));
+
+/** Returns the files of a content, from its rows in their order. */
+export function filesOf(rows: readonly AttachmentRow[]): AttachmentRow[] {
+  const files = rows.filter(({ position }) => position < NEXT_PIECE);
+  return files.map((file) => {
+    const rest = rows.slice(files.length).filter(({ position }) => position % NEXT_PIECE === file.position);
+    return rest.length === 0 ? file : { ...file, bytes: Buffer.concat([file, ...rest].map(({ bytes }) => bytes)) };
+  });
+}
+
+/** Returns a submitted mail of whose content this is the first piece. */
+export async function wholeRaw(raw: Buffer | null, loadRest: () => Promise<AttachmentRow[]>): Promise<Buffer | null> {
+  if (raw === null || raw.length < PIECE_BYTES) return raw;
+  return Buffer.concat([raw, ...(await loadRest()).map(({ bytes }) => bytes)]);
 }
 
 /** How far retention has removed the bodies of an account. */

@@ -158,7 +158,6 @@ export const settings = table({
   name: text(),
   value: text(),
 });
-export type SettingRow = RowOf<typeof settings>;
 
 /** The settings of an account; null means the server's own value. */
 export const accountSettings = table({

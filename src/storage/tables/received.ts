@@ -88,4 +88,3 @@ export type ReceivedRow = RowOf<typeof received>;
 
 /** The source of each, apart from the rest: a change of a row would write it again. */
 export const receivedSources = table({ received_id: text(), raw: bytes() }, { hasLargeValues: true });
-export type ReceivedSourceRow = RowOf<typeof receivedSources>;

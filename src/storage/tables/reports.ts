@@ -96,4 +96,3 @@ export const aggregateReports = table({
   report_id: text(),
 });
 export const AGGREGATE_KEY = 'kind, org, report_key, domain, from_at';
-export type AggregateReportRow = RowOf<typeof aggregateReports>;
