@@ -19,11 +19,15 @@ function piecesOf(mail: Buffer, lengths: readonly number[]): ReadMail {
   };
 }
 
-async function take<Result>(read: ReadMail, use: (mail: TakenMail) => Result): Promise<Result> {
+async function take<Result>(
+  read: ReadMail,
+  use: (mail: TakenMail) => Result,
+  { keepBytes = KEEP_BYTES, announced = 0 } = {},
+): Promise<Result> {
   const clock = new FakeClock(0);
   const memory = new Tally();
-  const deps = { clock, limits: listenerLimits, memory, keepBytes: KEEP_BYTES };
-  const result = await takeMail(deps, { read, network: 'net', tooSlow: () => undefined }, (mail) =>
+  const deps = { clock, limits: listenerLimits, memory, keepBytes };
+  const result = await takeMail(deps, { read, network: 'net', announced, tooSlow: () => undefined }, (mail) =>
     Promise.resolve(use(mail)),
   );
   assert.deepEqual([memory.total, memory.of('net')], [0, 0]);
@@ -57,4 +61,18 @@ describe('inbound/mail-intake', () => {
     });
     assert.ok(grown < 4 * 2 ** 20, `${String(grown)} octets of heap for ${String(KEEP_BYTES)}`);
   });
+
+  for (const announced of [0, 9_000_000, 5_000_000])
+    it(`copies a large mail into one memory, and gives the pieces back: ${String(announced)} announced`, async () => {
+      const pieces = Array.from({ length: 140 }, (_, n) => Buffer.allocUnsafeSlow(65_000).fill(`${String(n)}.`));
+      const mail = Buffer.concat(pieces);
+      const readPieces: ReadMail = (takePiece) => {
+        for (const piece of pieces) takePiece(piece);
+        return Promise.resolve();
+      };
+      const bytes = await take(readPieces, (one) => one.bytes(), { keepBytes: 20_000_000, announced });
+      assert.ok(bytes.equals(mail));
+      assert.ok(bytes.byteOffset > 1000);
+      assert.ok(pieces.filter(({ length }) => length > 0).length < 70);
+    });
 });

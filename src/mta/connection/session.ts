@@ -330,7 +330,7 @@ export interface Mail {
   /** The body has octets beyond ASCII (RFC 6152). */
   eightBit: boolean;
   requireTls?: boolean;
-  /** Nobody else needs the memory of `data` once the mail is taken. */
+  /** The memory of `data` may be given back once the mail is taken. */
   isOwn?: boolean;
   /** The end of the attempt on `clock.monotonic()`; `timeouts.attempt` from now if not given. */
   deadline?: number;
