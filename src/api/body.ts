@@ -189,12 +189,8 @@ async function unpack(packed: Buffer, limits: BodyLimits, keep: Keep): Promise<B
 type Pace = Pick<BodyLimits, 'idleMs' | 'leastPace' | 'wholeMs'>;
 
 /** Calls `refuse` if the body is too slow, or not whole in time. */
-function watch(
-  clock: Clock,
-  { socket }: IncomingMessage,
-  { idleMs, leastPace, wholeMs }: Pace,
-  refuse: (why: Problem) => void,
-): Timer {
+function watch(clock: Clock, { socket }: IncomingMessage, limits: Pace, refuse: (why: Problem) => void): Timer {
+  const { idleMs, leastPace, wholeMs } = limits;
   const late = (why: string) => () => refuse(new Problem('request_timeout', why));
   const slow = `The body came more slowly than ${Math.round(leastPace / 1000)} kB a second for ${Math.round(idleMs / 1000)} s.`;
   const pace = watchPace(clock, { idleMs, leastPace }, () => socket.bytesRead, late(slow));

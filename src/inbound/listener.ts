@@ -1,7 +1,4 @@
-/**
- * An SMTP listener (RFC 5321) on smtp-server, with deadlines (by idle time alone, one octet a second would go on for ever), limits for each
- * address and in all, enhanced status codes (RFC 2034), and an orderly end. The handlers decide what a session may do.
- */
+/** An SMTP listener (RFC 5321) on smtp-server, with deadlines, limits, enhanced codes (RFC 2034) and an orderly end. Handlers decide the rest. */
 import type { AddressInfo } from 'node:net';
 import { SMTPServer, type SMTPServerDataStream, type SMTPServerOptions, type SMTPServerSession } from 'smtp-server';
 import type { Clock } from '../base/clock.ts';

@@ -1,8 +1,4 @@
-/**
- * MIME content: RFC 2045 to 2049. One content goes to many recipients: `encodeContent` makes the body once, `writeHead` (header.ts) the header of
- * each message. Text and html, nearly all mail, are written here; with attachments nodemailer's composer makes the tree and gets the text parts
- * ready-made, so that these are the same octets either way.
- */
+/** MIME content (RFC 2045 to 2049): a body once for many recipients. Mail without files is written here; with files nodemailer makes the tree. */
 import { hash } from 'node:crypto';
 import { isUtf8 } from 'node:buffer';
 import {
@@ -156,11 +152,8 @@ const BASE64_SLICE = 57 * 1024;
 const markOf = (base: string, at: number): Buffer => Buffer.from(`${base} ${String(at).padStart(4, '0')}`);
 
 /** Only an inline part belongs to the html (`multipart/related`); another keeps its Content-ID among the attachments. */
-function forComposer(
-  { filename, contentType, contentId, disposition, content }: Attachment,
-  base: string,
-  later: (octets: Buffer) => Buffer,
-) {
+function forComposer(attachment: Attachment, base: string, later: (octets: Buffer) => Buffer) {
+  const { filename, contentType, contentId, disposition, content } = attachment;
   // The composer would take it for one of its parts and write a boundary into it.
   if (/^\s*multipart\//i.test(contentType)) throw new Error('an attachment cannot be multipart');
   const part = isMessageType(contentType)

@@ -1,8 +1,6 @@
 /**
- * Content transfer encodings for text parts: RFC 2045 section 6. Everything leaves in 7 bits, whatever the remote offers, so that the bytes and the
- * signature over them are the same at every try. `measureText` chooses; `encodeText` writes. They run for every body and are made of string searches
- * and slices, in native code half the time of a loop over bytes. That takes memory for each line and escape, of which a large text may have millions,
- * so a text is encoded in slices.
+ * Content transfer encodings for text parts (RFC 2045 section 6), always in 7 bits, so that bytes and signature are the same at every try. String
+ * searches and slices take half the time of a loop over bytes, but memory for each line and escape, so a text is encoded in slices.
  */
 
 export type TransferEncoding = '7bit' | 'quoted-printable' | 'base64';

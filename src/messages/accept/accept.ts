@@ -1,8 +1,4 @@
-/**
- * Accepts a checked send request. One transaction stores content, messages, deliveries, counters and the rows that the caller commits with them
- * (idempotency record, audit line). When the promise resolves, the mail is durable and the engine is notified. The steps: sender (domain verified,
- * allowed for the key), stream and suppression list (may-send.ts), rows (accept-rows.ts), commit and notifier.
- */
+/** Accepts a checked send request: all its rows, and those that the caller adds, in one transaction. Then it is durable, and the engine is told. */
 import type { Clock } from '../../base/clock.ts';
 import { newId } from '../../base/id.ts';
 import { Problem } from '../../base/problem.ts';
@@ -105,10 +101,7 @@ function addSuppressionNotice(deps: AcceptDeps, plan: Plan, message: MessageRow,
   if (notice !== null) addOwnMail(plan, notice, now, deps.notices.retry);
 }
 
-/**
- * Accepts a bulk send: each entry is a message of its own. Throws a Problem if the whole request is refused. It takes the entries out of
- * `bulk` one by one, and packs their rows a few at a time: what is let go soon costs the garbage collector little.
- */
+/** Accepts a bulk send: each entry is a message. They are taken out of `bulk` and packed few at a time, so that little is alive. Throws a Problem. */
 export async function acceptBulk(
   deps: AcceptDeps,
   sender: Sender,

@@ -1,7 +1,4 @@
-/**
- * Stores message bodies. Those of a bulk send that has a body for each recipient are stored compressed; all others as they are. A body that
- * many recipients share is stored once (messages/accept/accept-rows.ts).
- */
+/** Stores message bodies: shared ones once, those of a bulk send with one for each recipient compressed, long ones in pieces. */
 import { brotliCompressSync, brotliDecompressSync, constants } from 'node:zlib';
 import { rowsParameter } from '../../storage/rows-parameter.ts';
 import {

@@ -1,7 +1,4 @@
-/**
- * The two steps of making a mail that cost most, for any thread: composing a stored content (the body behind each message's header, with the hash
- * that DKIM signs; the text part comes from the html as the sender wrote it, before tracking changes it), and signing the header.
- */
+/** The two steps of making a mail that cost most, for any thread: composing a stored content, with its body hash, and signing the header. */
 import { isAscii } from 'node:buffer';
 import { LRUCache } from 'lru-cache';
 import { changeHtml } from '../../mail/change-html.ts';

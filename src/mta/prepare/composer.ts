@@ -1,7 +1,4 @@
-/**
- * Composes contents and signs headers: small ones in batches, large contents in their own thread, since encoding and hashing 20 MB would hold up all
- * other mail for a third of a second. How many large ones are in memory for it at once is bounded, not how many wait.
- */
+/** Composes contents and signs headers: small ones in batches, large ones, of which few may be in memory, in a thread of their own. */
 import { asBuffer, ownMemory } from '../../base/bytes.ts';
 import type { Clock } from '../../base/clock.ts';
 import type { Log } from '../../base/log.ts';
