@@ -1,7 +1,4 @@
-/**
- * Hands one mail to a host of its site: finds a connection to host after host until one lets us in, and goes on to the next if nothing was taken. A
- * host that refuses us before MAIL is only passed over, since it has not seen the mail. What a host answers is an outcome, not an exception.
- */
+/** Hands one mail to host after host of its site until one takes or refuses it. One that refuses us before MAIL is passed over. */
 import { isIP } from 'node:net';
 import type { Clock } from '../../base/clock.ts';
 import type { Outcome } from '../../messages/delivery/delivery.ts';
