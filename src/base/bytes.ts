@@ -11,5 +11,11 @@ export const ownMemory = (buffers: readonly Uint8Array[]): ArrayBuffer[] =>
 const nowhere = new MessageChannel().port1;
 nowhere.close();
 
-/** Gives the memory of buffers back at once; V8 would find it at a full collection. Nothing else may need it: they are empty then. */
-export const giveBack = (buffers: readonly Uint8Array[]): void => nowhere.postMessage(null, ownMemory(buffers));
+/** Less is left to V8: giving back takes some microseconds. */
+const LEAST_GIVEN = 64 * 1024;
+
+/** Gives large memory of buffers back at once; V8 would find it at a full collection. Nothing else may need it: they are empty then. */
+export function giveBack(buffers: readonly Uint8Array[]): void {
+  const memory = ownMemory(buffers).filter(({ byteLength }) => byteLength >= LEAST_GIVEN);
+  if (memory.length > 0) nowhere.postMessage(null, memory);
+}
