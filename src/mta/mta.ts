@@ -282,6 +282,7 @@ export class Mta {
   /** The operator has set or ended a hold or limit: held mail may go, and lanes have other limits. */
   private holdsChanged(): void {
     for (const { name } of this.engine.lanes.views()) this.engine.lanes.pump(name);
+    this.engine.dueQueue.wake();
     void this.freeHeldMail().catch(this.logStorageFailure);
   }
 

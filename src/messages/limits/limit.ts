@@ -43,8 +43,12 @@ export interface OfMail {
 
 /** How many mails may go in an hour or a day. */
 export interface Quota {
-  /** The name of the rule. */
+  /** The name of the rule, or the id of the limit that is set by hand. */
   readonly rule: string;
+  /** Its name in sentences. */
+  readonly name: string;
+  /** The operator of the mail hosts that it is about; absent for any. */
+  readonly operator?: string | undefined;
   readonly of: 'hour' | 'day';
   /** Null for a warm-up, whose number grows. */
   readonly most: number | null;
@@ -64,6 +68,9 @@ export interface Limit extends About, OfMail {
   readonly perMinute: number | null;
   /** The mails a minute that went well before the last refusals; null if there is none. */
   readonly knownPerMinute: number | null;
+  /** Set by hand only: counts.ts makes a `count` of each. */
+  readonly perHour: number | null;
+  readonly perDay: number | null;
   /** Nothing goes before then. Of a number of connections: one more may be tried from then on. Set by hand: its end, or 0 if it has to be ended. */
   readonly until: number;
   /** How often in a row it closed again, or how often its number has grown since the last refusal. */
@@ -149,6 +156,12 @@ export const holds = (limit: Limit, mail: MailFacts): boolean =>
   ].every(([named, own]) => named === null || named === own) &&
   (limit.catchesNew || mail.createdAt <= limit.since);
 
+const partMembers = ['site', 'source', 'domain', 'account', 'stream', 'key', 'batch', 'message'] as const;
+
+/** Returns whether both are about the same mail. */
+export const isOfPart = (one: About & OfMail, part: About & OfMail): boolean =>
+  partMembers.every((name) => one[name] === part[name]);
+
 /** Returns whether what is set by hand has not ended by itself. */
 export const isInForce = ({ by, until }: Limit, now: number): boolean =>
   by !== 'operator' || until === 0 || until > now;
@@ -170,6 +183,12 @@ export function scopeOf(limit: Limit): { scope: LimitScope; target: string } {
     target: others.length === 0 ? target : `${target} (${others.map((one) => one.join(' ')).join(', ')})`,
   };
 }
+
+/** Returns the subject of a limit that is set by hand in words, such as `the lane mx.example.net`. */
+export const scopeText = (limit: Limit): string => {
+  const { scope, target } = scopeOf(limit);
+  return `${scope === 'all' ? 'all' : `the ${scope}`} ${target}`;
+};
 
 export const limitScopes = ['message', 'batch', 'key', 'stream', 'account', 'domain', 'lane', 'source', 'all'] as const;
 export type LimitScope = (typeof limitScopes)[number];
@@ -210,6 +229,8 @@ export const newLimit = (kind: LimitKind, about: About, now: number): Limit => (
   ceiling: null,
   perMinute: null,
   knownPerMinute: null,
+  perHour: null,
+  perDay: null,
   until: 0,
   step: -1,
   since: now,
