@@ -170,9 +170,12 @@ export class Mta {
     void this.engine.dueQueue.scan().catch(this.logStorageFailure);
   }
 
-  /** Replaces the shaping rules. Rests and limits that others have set stay. */
-  reshape(rules: EngineOptions['shaping']): void {
+  /** Replaces the shaping rules and the rules for mail. Rests and limits that others have set stay. */
+  reshape(rules: EngineOptions['shaping'], ofMail: EngineOptions['retry']['rules']): void {
     this.engine.control.reshape(rules);
+    this.engine.options.retry.rules = ofMail;
+    this.engine.limits.counts.setRules(ofMail);
+    this.holdsChanged();
   }
 
   /** Returns what a delivery puts on the wire, whether or not it may go now. */

@@ -1,7 +1,7 @@
 /** Rules for mail (`delivery.limits`) over the whole program: mails by the hour, also over a restart, and the schedule and age of a stream. */
 import assert from 'node:assert/strict';
 import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail-server.ts';
-import { newFolder, startTestApp, zonesFor, type TestApp } from '../support/harness/app.ts';
+import { configFor, newFolder, startTestApp, zonesFor, type TestApp } from '../support/harness/app.ts';
 
 const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;
@@ -146,6 +146,24 @@ describe('journey: rules for mail', () => {
     await app.follow().of((await app.send()).id, 'delivered');
     app.clock.advance(Date.parse('2026-02-01T00:00:00.000Z') - app.clock.now());
     await app.follow().of(held.id, 'delivered');
+    await app.balanced();
+  });
+
+  it('change without a restart: what has gone counts on, and what waits goes if it may', async () => {
+    const limitsOf = (perHour: number) => [{ name: 'slowly', match: { domain: 'dest.test' }, perHour, retry: ['20s'] }];
+    await start(limitsOf(2));
+    for (let count = 0; count < 2; count++) await app.follow().of((await app.send()).id, 'delivered');
+    const third = await app.send();
+    await stopsAt(2, 'ana@dest.test', third.id);
+    const settings = { delivery: { limits: limitsOf(3) } };
+    const { applied } = app.app.reload(configFor(app.folder, server.port, settings));
+    assert.deepEqual(applied, ['delivery.limits']);
+    await app.follow().of(third.id, 'delivered');
+    const fourth = await app.send();
+    const told = await stopsAt(3, 'ana@dest.test', fourth.id);
+    assert.match(told.message, /^The rule slowly lets 3 mails an hour go/);
+    app.app.reload(configFor(app.folder, server.port, { delivery: { limits: [] } }));
+    await app.follow().of(fourth.id, 'delivered');
     await app.balanced();
   });
 

@@ -76,8 +76,9 @@ const spanOf = (of: Quota['of'], ms: number): string => new Date(ms).toISOString
 export class LimitCounts {
   private readonly deps: CountDeps;
   private readonly warming: CountRules['warming'];
-  /** Of rules and of warm-ups. */
-  private readonly ofRules: readonly Limit[];
+  /** Of rules and of warm-ups; then those that people have set. */
+  private ofRules: readonly Limit[] = [];
+  private byHand: readonly Limit[] = [];
   private all: readonly Limit[] = [];
   private readonly counts = new LRUCache<string, Count>({ max: MOST_COUNTS });
   private unwritten = new Map<string, LimitCountRow>();
@@ -87,7 +88,7 @@ export class LimitCounts {
   private readFor = 1;
   /** Until then others may not know of this node, which has just started. */
   private knownAt: number | null = null;
-  /** Another number after each change of the limits that are set by hand. */
+  /** Another number after each change of the limits. */
   version = 0;
   /** Some limit tells streams apart: the stream of a mail has to be known before its turn. */
   needStreams = false;
@@ -95,24 +96,31 @@ export class LimitCounts {
   constructor(deps: CountDeps, { rules, warming }: CountRules = noRules) {
     this.deps = deps;
     this.warming = warming;
+    this.setRules(rules);
+  }
+
+  setRules(rules: CountRules['rules']): void {
     this.ofRules = [
       ...rules.flatMap(({ name, match, each, perHour = null, perDay = null }) => {
         const { source = ANY_SOURCE, domain = null, account = null, stream = null, operator } = match;
         const limit = newLimit('count', { ...anywhere, source, domain, account }, 0);
         return quotasOf({ ...limit, stream, id: name, perHour, perDay }, { name: `the rule ${name}`, each, operator });
       }),
-      ...[...warming.keys()].map((source) => countLimit(newLimit('count', { ...anywhere, source }, 0), warmUp)),
+      ...[...this.warming.keys()].map((source) => countLimit(newLimit('count', { ...anywhere, source }, 0), warmUp)),
     ];
-    this.setByHand([]);
+    this.replace();
   }
 
-  /** Replaces the limits that people have set. What was counted for one that is gone goes with it: mail that is under way does not end there. */
   setByHand(limits: readonly Limit[]): void {
-    const gone = new Set(this.all.map(keyOf));
-    const byHand = limits.flatMap((limit) => quotasOf(limit, { name: `the limit of ${scopeText(limit)}`, each: [] }));
-    this.all = [...this.ofRules, ...byHand];
-    for (const limit of this.all) gone.delete(keyOf(limit));
-    for (const key of gone) this.counts.delete(`${key} `);
+    this.byHand = limits.flatMap((limit) => quotasOf(limit, { name: `the limit of ${scopeText(limit)}`, each: [] }));
+    this.replace();
+  }
+
+  /** Takes the limits that are others now. What was counted for one that is gone goes with it: mail that is under way does not end there. */
+  private replace(): void {
+    this.all = [...this.ofRules, ...this.byHand];
+    const now = new Set(this.all.map(keyOf));
+    for (const key of [...this.counts.keys()]) if (!now.has(key.split(' ', 2).join(' '))) this.counts.delete(key);
     this.version++;
     this.needStreams = this.all.some(({ stream, quota }) => stream !== null || quota?.each.includes('stream') === true);
   }

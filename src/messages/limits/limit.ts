@@ -174,14 +174,11 @@ export function placeOfLane(lane: string): { site: string; source: string | null
 
 /** Returns the subject of a limit that is set by hand, in the words of commands: its narrowest member and, if several are named, all of them. */
 export function scopeOf(limit: Limit): { scope: LimitScope; target: string } {
-  const named = namedIn(limit);
-  const [first, ...others] = named;
+  const [first, ...others] = namedIn(limit);
   if (first === undefined) return { scope: 'all', target: 'mail' };
   const [scope, target] = first;
-  return {
-    scope,
-    target: others.length === 0 ? target : `${target} (${others.map((one) => one.join(' ')).join(', ')})`,
-  };
+  const more = others.map((one) => one.join(' ')).join(', ');
+  return { scope, target: more === '' ? target : `${target} (${more})` };
 }
 
 /** Returns the subject of a limit that is set by hand in words, such as `the lane mx.example.net`. */
@@ -206,9 +203,7 @@ function namedIn({ message, batch, key, stream, account, domain, site, source }:
     ['lane', lane],
     ['source', lane === null && source !== ANY_SOURCE ? source : null],
   ];
-  return members.flatMap(([scope, target]) =>
-    target === null ? [] : [[scope, target] satisfies [LimitScope, string]],
-  );
+  return members.filter((one): one is [LimitScope, string] => one[1] !== null);
 }
 
 /** Returns whether it has an effect: it is more than evidence. */
