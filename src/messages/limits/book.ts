@@ -104,7 +104,8 @@ export class LimitBook {
     const about = { site, source };
     const names = [about, { site: EVERYWHERE, source }, { site, source: ANY_SOURCE }].map(placeOf);
     const counting = (): readonly Limit[] => this.counts.limitsAt(about, operator);
-    const whole = { limits: [] as readonly Limit[], counting: counting(), version: -1, endsAt: 0 };
+    const none: readonly Limit[] = [];
+    const whole = { limits: none, counting: none, version: -1, endsAt: 0 };
     return {
       get: this.get,
       all: (): Limit[] => [...this.listAt(names, null).filter((limit) => this.isInForce(limit)), ...counting()],
