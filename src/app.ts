@@ -209,15 +209,16 @@ export function reload(
   live.rules = rules;
   live.judge = createJudge(rules);
   if ('level' in log) log.level = next.log.level;
-  const { routes, bounceRules, shaping } = next.delivery;
+  const { routes, bounceRules, shaping, limits } = next.delivery;
   mta.reroute(routes);
-  if (changes.applied.includes('delivery.shaping')) mta.reshape(withOwn(limitRules.rules, shaping));
+  if (changes.applied.some((path) => path === 'delivery.shaping' || path === 'delivery.limits'))
+    mta.reshape(withOwn(limitRules.rules, shaping), withOwn(limitRules.limits, limits));
   // Settings that need a restart stay as they are, and are reported again by each reload until then.
   live.config = {
     ...live.config,
     plans: next.plans,
     log: { ...live.config.log, level: next.log.level },
-    delivery: { ...live.config.delivery, routes, bounceRules, shaping },
+    delivery: { ...live.config.delivery, routes, bounceRules, shaping, limits },
     tls: next.tls,
   };
   nodes.describe(nodeSelf(live.config, keyring).facts);

@@ -7,7 +7,7 @@ import { createLog, type Log, type RootLog } from '../base/log.ts';
 import { MINUTE_MS } from '../base/time.ts';
 import type { BounceRule } from '../config/bounce-rule.ts';
 import { readBounceRules, readScanners } from '../config/data-file.ts';
-import { mailRulesOf } from '../config/limit-rules.ts';
+import { readLimitRules, withOwn } from '../config/limit-rules.ts';
 import type { Config } from '../config/schema.ts';
 import { digestsOf } from '../config/shared-settings.ts';
 import type { RetryRule } from '../messages/delivery/retry.ts';
@@ -88,8 +88,9 @@ async function openCore(config: Config, overrides: Overrides) {
   const db = await openStorage(config, log, keyring, fatal);
   await ensureDefaultAccount({ db, clock });
   const nodes = db.nodes ?? loneNode(await beginEpoch(db.commit), { ...nodeSelf(config, keyring), since: clock.now() });
-  const { maxAge } = config.delivery;
-  const retry: RetryRule = { maxAge, schedule: config.delivery.retry.schedule, rules: mailRulesOf(config.delivery) };
+  const { maxAge, limits } = config.delivery;
+  const mailRules = withOwn(readLimitRules().limits, limits);
+  const retry: RetryRule = { maxAge, schedule: config.delivery.retry.schedule, rules: mailRules };
   const wantsMetrics = config.metrics.port !== null || config.metrics.token !== null;
   const meters = wantsMetrics ? createMeters({ clock: systemClock }) : null;
   return {

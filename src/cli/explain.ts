@@ -138,14 +138,14 @@ async function createClassifier(
   openExplainer: OpenExplainer | undefined,
 ) {
   const { readBounceRules, readOperators } = await import('../config/data-file.ts');
-  const { mailRulesOf, readLimitRules, withOwn } = await import('../config/limit-rules.ts');
+  const { readLimitRules, withOwn } = await import('../config/limit-rules.ts');
   const judge = createJudge(readBounceRules(delivery.bounceRules));
   const rules = readLimitRules();
   const explain = await openExplainer?.(
     rules.answers,
     withOwn(rules.rules, delivery.shaping),
     readOperators(delivery.operatorsFile),
-    mailRulesOf(delivery),
+    withOwn(rules.limits, delivery.limits),
   );
   return (reply: string) => {
     const refusal: Refusal = { ...readRefusal(reply, phase ?? null), mx: mx ?? null };

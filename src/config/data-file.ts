@@ -5,7 +5,7 @@ import { ConfigError, readDataFile, readText, shippedFile } from './load.ts';
 import { isIp, isNetwork } from './endpoint.ts';
 import { isPostgresUrl, readPostgresUrl } from '../base/postgres-url.ts';
 import { certificateFiles, readCertificate } from './certificate.ts';
-import { mailRulesOf } from './limit-rules.ts';
+import { readLimitRules, withOwn } from './limit-rules.ts';
 import type { Config } from './schema.ts';
 
 const name = z
@@ -90,7 +90,7 @@ function checkMailRules(
   operators: readonly { name: string }[],
 ): void {
   const known = { operator: operators.map((one) => one.name), source: sources.map((one) => one.name) };
-  const mistakes = mailRulesOf({ limits }).flatMap(({ name, match }) =>
+  const mistakes = withOwn(readLimitRules().limits, limits).flatMap(({ name, match }) =>
     (['operator', 'source'] as const).flatMap((what) => {
       const named = match[what];
       if (named === undefined || known[what].includes(named)) return [];

@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { readDataFile } from './load.ts';
 import { duration } from './kind.ts';
-import { mailRules, type MailRule } from './mail-rules.ts';
+import { mailRules } from './mail-rules.ts';
 import { shapingRules } from './shaping.ts';
 
 const answer = z.strictObject({
@@ -19,11 +19,10 @@ const form = z.strictObject({
 
 /** How many answers of a kind in a row close what they are about, and for how long, in ms. */
 export type AnswerRule = z.output<typeof answer>;
-export type LimitRules = z.output<typeof form>;
-export type AnswerRules = LimitRules['answers'];
+export type AnswerRules = z.output<typeof form>['answers'];
 
 /** Reads the shipped rules, or `file`. Throws ConfigError with a line for each mistake. */
-export const readLimitRules = (file: string | null = null): LimitRules =>
+export const readLimitRules = (file: string | null = null): z.output<typeof form> =>
   readDataFile(form, { setting: null, named: file, shipped: 'limits.yaml' });
 
 /** Returns the rules of the settings, then the shipped ones but those with the name of one of them. */
@@ -31,7 +30,3 @@ export const withOwn = <Rule extends { name: string }>(shipped: readonly Rule[],
   ...own,
   ...shipped.filter(({ name }) => !own.some((one) => one.name === name)),
 ];
-
-/** Returns the rules for mail, those of the settings first. */
-export const mailRulesOf = ({ limits }: { limits: readonly MailRule[] }): readonly MailRule[] =>
-  withOwn(readLimitRules().limits, limits);

@@ -42,8 +42,8 @@ function stateOf(inForce: Config, read: () => Config): SettingsState {
 }
 
 /** Settings that are applied on SIGHUP; the certificate is read again even if its file names are the same. */
-const RELOADABLE: ReadonlySet<string> = new Set(
-  words('log.level delivery.bounceRules delivery.routes delivery.shaping plans tls.certFile tls.keyFile'),
+const RELOADABLE: readonly string[] = words(
+  'log.level delivery.bounceRules delivery.limits delivery.routes delivery.shaping plans tls.certFile tls.keyFile',
 );
 
 export interface Changes {
@@ -57,7 +57,7 @@ export function changesBetween(before: Config, after: Config): Changes {
     .map(({ path }) => path)
     .filter((path) => !isDeepStrictEqual(valueAt(before, path.split('.')), valueAt(after, path.split('.'))));
   return {
-    applied: changed.filter((path) => RELOADABLE.has(path)),
-    needRestart: changed.filter((path) => !RELOADABLE.has(path)),
+    applied: changed.filter((path) => RELOADABLE.includes(path)),
+    needRestart: changed.filter((path) => !RELOADABLE.includes(path)),
   };
 }

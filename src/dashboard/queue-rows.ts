@@ -1,4 +1,5 @@
 /** Rows, sums, charts and reasons of the queue's page. Pure. */
+import { limitWords } from '../base/pluralize.ts';
 import type { Moment } from '../operator/metrics/meters.ts';
 import type { ResultOf } from '../operator/routes.ts';
 import { chartHtml } from './chart.ts';
@@ -127,12 +128,9 @@ export function reasonsOf({ waits, limits }: Pick<Lane, 'waits' | 'limits'>): Ti
     .filter(({ by }) => by !== 'start' && by !== 'nodes')
     // A rate limit that mail waits for is already among the reasons.
     .filter(({ what }) => what === 'connections' || !waits.some(({ reason }) => reason === 'rate_limited'))
-    .map(({ what, to, cause, since }) => ({ message: `${limitText(what, to)}: ${cause}`, since, until: null }));
+    .map(({ what, to, cause, since }) => ({ message: `${limitWords(what, to)}: ${cause}`, since, until: null }));
   return [...waits.map(({ message, since, until }) => ({ message, since, until })), ...set];
 }
-
-const limitText = (what: 'connections' | 'mails_per_minute', to: number): string =>
-  what === 'mails_per_minute' ? `${String(to)} a minute` : to === 1 ? '1 connection' : `${String(to)} connections`;
 
 /** The page about each kind of hold or limit, and what its link is called. */
 const keptPages: Readonly<Record<Kept['by'], (target: string) => readonly [href: string, link: string]>> = {

@@ -170,9 +170,12 @@ export class Mta {
     void this.engine.dueQueue.scan().catch(this.logStorageFailure);
   }
 
-  /** Replaces the shaping rules. Rests and limits that others have set stay. */
-  reshape(rules: EngineOptions['shaping']): void {
+  /** Replaces the shaping rules and the rules for mail. Rests and limits that others have set stay. */
+  reshape(rules: EngineOptions['shaping'], ofMail: EngineOptions['retry']['rules']): void {
     this.engine.control.reshape(rules);
+    this.engine.options.retry.rules = ofMail;
+    this.engine.limits.counts.setRules(ofMail);
+    this.holdsChanged();
   }
 
   /** Returns what a delivery puts on the wire, whether or not it may go now. */
@@ -282,6 +285,7 @@ export class Mta {
   /** The operator has set or ended a hold or limit: held mail may go, and lanes have other limits. */
   private holdsChanged(): void {
     for (const { name } of this.engine.lanes.views()) this.engine.lanes.pump(name);
+    this.engine.dueQueue.wake();
     void this.freeHeldMail().catch(this.logStorageFailure);
   }
 

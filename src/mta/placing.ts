@@ -98,9 +98,9 @@ export class Placing {
   }
 
   /**
-   * Returns whether the job may be tried in this lane now. If its domain has moved to another node it is forgotten; if its route has changed, or
-   * another source may send it, it goes to another lane; if a limit covers it, it waits on disk, or aside if it is only to go slower, or is held
-   * if other mail of its group may go; if, in an operator's lane, the hosts of its own domain cannot be had, it is put aside.
+   * Returns whether the job may be tried in this lane now. If its domain has moved to another node it is forgotten; if its route has changed, its
+   * stream has to be known by now, or another source may send it, it is placed again; if a limit covers it, it waits on disk, or aside if it is
+   * only to go slower, or is held if other mail of its group may go; if, in an operator's lane, the hosts of its domain cannot be had, it is put aside.
    */
   mayGo(lane: string, job: Job): boolean | Held {
     if (!this.engine.owners.isOurs(job.domain)) {
@@ -109,7 +109,7 @@ export class Placing {
     }
     const known = this.engine.sites.known(job.domain);
     const source = job.source ?? null;
-    if (known === null || laneOf(known, source) !== lane) {
+    if (known === null || laneOf(known, source) !== lane || this.needsPreferenceOf(job, known)) {
       this.placeAgain(job);
       return false;
     }
@@ -299,8 +299,7 @@ export class Placing {
   }
 
   private placeAt(job: Job, destination: Destination): void {
-    if (destination.kind !== 'site' || !this.needsPreference || job.preference !== undefined)
-      this.offer(job, destination);
+    if (!this.needsPreferenceOf(job, destination)) this.offer(job, destination);
     else
       this.preferences.load(job.id).then(
         (preference) => {
@@ -311,8 +310,9 @@ export class Placing {
       );
   }
 
-  private get needsPreference(): boolean {
-    return this.engine.sources.named || this.engine.limits.counts.needStreams;
+  private needsPreferenceOf({ preference }: Job, { kind }: Destination): boolean {
+    const isNeeded = this.engine.sources.named || this.engine.limits.counts.needStreams;
+    return isNeeded && kind === 'site' && preference === undefined;
   }
 
   private notFound(job: Job, error: unknown): void {

@@ -1,14 +1,14 @@
 /** Operations that hold mail, release it, and slow lanes down: they set and end limits by hand. */
 import { z } from 'zod';
 import { newId } from '../base/id.ts';
-import { pluralize } from '../base/pluralize.ts';
-import { Problem, missing } from '../base/problem.ts';
+import { limitNumbers, pluralize } from '../base/pluralize.ts';
+import { Problem, invalid, missing } from '../base/problem.ts';
 import { rfc3339 } from '../base/rfc3339.ts';
 import { each, flag, many, maybe, maybeTime, maybeWhole, ofKind, text, time, whole } from '../api/record-schema.ts';
 import { DAY_MS } from '../base/time.ts';
 import { isOfEngine, readMark, type PoolMark } from '../messages/delivery/hold-mark.ts';
 import { settersOfWaits, type LaneFacts, type LaneWait } from '../messages/delivery/why.ts';
-import { ANY_SOURCE, keyOf, newLimit, scopeOf, type Limit } from '../messages/limits/limit.ts';
+import { ANY_SOURCE, isOfPart, keyOf, newLimit, scopeOf, scopeText, type Limit } from '../messages/limits/limit.ts';
 import type { Act } from '../operations/act.ts';
 import type { OperatorDeps } from './server-route.ts';
 import { isLaneKnown, readQueue, type Queue, MOST_DOMAINS, siteOf, type LanesDeps } from './lanes.ts';
@@ -17,7 +17,6 @@ import {
   isLane,
   partArguments,
   partFor,
-  partOfLane,
   pointedAt,
   selected,
   selectedText,
@@ -36,6 +35,9 @@ import { dialectOf } from '../storage/sql.ts';
 const YEAR_MS = 366 * DAY_MS;
 const forArgument = z.int().min(1000).max(YEAR_MS).optional();
 const noteArgument = z.string().min(1).max(200).optional();
+
+/** A limit names no key, bulk send or message: lanes do not know these of their mail. */
+const { key_id: _, batch_id: __, message_id: ___, ...limitedArguments } = partArguments;
 
 async function holdsInForce({ limits, nodes }: Pick<OperatorDeps, 'limits' | 'nodes'>): Promise<Limit[]> {
   if (nodes.hasOthers) await limits.reread();
@@ -61,7 +63,7 @@ const Hold = ofKind('hold', {
   // All that mail must have to be of it; null if that does not matter.
   ...each(maybe(), 'account_id', 'domain', 'stream', 'key_id', 'batch_id', 'message_id'),
   catches_new: flag('True if mail that is accepted later is held as well.'),
-  ...each(maybeWhole(), 'connections', 'per_minute'),
+  ...each(maybeWhole(), ...limitNumbers),
   note: maybe(),
   until: maybeTime(),
   created_at: time(),
@@ -87,7 +89,8 @@ export type HeldMail = z.infer<typeof HeldMail>;
 /** For a lane: domains with waiting mail that may be of it, as DNS has not told where their mail goes. */
 export const domainsUnknown = { domains_unknown: whole().optional() };
 
-const holdMembers = ['id', 'kind', 'scope', 'target', 'catches_new', 'connections', 'per_minute', 'note', 'until'];
+const holdMembers = ['id', 'kind', 'scope', 'target', 'catches_new', ...limitNumbers, 'note', 'until'];
+const mails = z.int().min(1).max(1_000_000).optional();
 
 export const holdOperations = {
   /** Holds waiting mail until it is released; with `new`, mail that is accepted later as well. */
@@ -149,35 +152,39 @@ export const holdOperations = {
       return { data: rows.map(holdRecord), others };
     },
   }),
-  /** Limits the connections or the mails a minute of a lane; without either the limit ends. */
+  /** Limits the connections or the mails a minute of a lane, or the mails an hour or a day of any part; without a number the limit ends. */
   'queue.limit': serverRoute({
     answer: z.object({ data: many(SetHold) }),
-    act: { says: 'set the limit of the lane {target}', type: 'lane', named: 'target', keeps: holdMembers },
+    act: { says: 'set the limit of the {scope} {target}', type: 'lane', named: 'target', keeps: holdMembers },
     body: z.strictObject({
-      lane: z.string().min(1).max(300),
+      ...limitedArguments,
       connections: z.int().min(1).max(1000).optional(),
-      per_minute: z.int().min(1).max(1_000_000).optional(),
+      ...{ per_minute: mails, per_hour: mails, per_day: mails },
       for_ms: forArgument,
       note: noteArgument,
     }),
-    async run(deps, { lane, connections, per_minute: perMinute, for_ms: forMs, note }, act) {
-      if (connections === undefined && perMinute === undefined) {
-        if (forMs !== undefined || note !== undefined)
-          throw missing('connections', 'say how many connections, or how many mails a minute');
-        act.on({ object: lane });
-        const all = await holdsInForce(deps);
-        const { site, source } = partOfLane(lane);
-        const ended = all.filter((one) => one.kind === 'limit' && one.site === site && one.source === source);
-        if (ended.length === 0)
-          throw new Problem('not_found', `the lane ${JSON.stringify(lane)} has no limit of yours`);
-        await endHolds(deps, ended, act);
+    async run(deps, { connections, per_minute, per_hour, per_day, for_ms: forMs, note, ...named }, act) {
+      const ofLane = connections ?? per_minute;
+      const isEnd = (ofLane ?? per_hour ?? per_day) === undefined;
+      if (isEnd && (forMs ?? note) !== undefined)
+        throw missing('connections', 'say how many connections, or how many mails a minute, an hour or a day');
+      act.on({ [isEnd ? 'before' : 'after']: selected(named) });
+      const part = await partFor(deps, named, act, selected);
+      const before = (await holdsInForce(deps)).filter((one) => one.kind === 'limit' && isOfPart(one, part));
+      if (isEnd) {
+        if (before.length === 0) throw new Problem('not_found', `${selectedText(named)} has no limit of yours`);
+        await endHolds(deps, before, act);
         return { data: [] };
       }
       const limit: Limit = {
-        ...limitByHand(deps, 'limit', partOfLane(lane), { forMs, note, catchesNew: true }, act),
-        connections: connections ?? null,
-        perMinute: perMinute ?? null,
+        ...limitByHand(deps, 'limit', part, { forMs, note, catchesNew: true }, act),
+        ...{ connections: connections ?? null, perMinute: per_minute ?? null },
+        ...{ perHour: per_hour ?? null, perDay: per_day ?? null },
+        // Mails that have gone in this hour and on this day count on.
+        ...(before[0] && { id: before[0].id }),
       };
+      if (ofLane !== undefined && holdRecord(limit).target !== named.lane)
+        throw invalid('lane', 'connections and mails a minute are those of a whole lane');
       act.on({ after: holdRecord(limit) });
       await deps.limits.add(limit, act.rows());
       noteChange(deps, 'lane_limited', limit);
@@ -229,10 +236,8 @@ async function holdsNamed(deps: OperatorDeps, named: string | Part): Promise<Lim
   return found;
 }
 
-const partMembers = ['site', 'source', 'domain', 'account', 'stream', 'key', 'batch', 'message'] as const;
-
 const holdsOf = (part: Part, all: readonly Limit[]): Limit[] =>
-  all.filter((one) => one.kind === 'hold' && partMembers.every((name) => one[name] === part[name]));
+  all.filter((one) => one.kind === 'hold' && isOfPart(one, part));
 
 function limitByHand(
   { clock }: Pick<OperatorDeps, 'clock'>,
@@ -268,9 +273,9 @@ async function endHolds(deps: OperatorDeps, ended: readonly Limit[], act: Act): 
 type HoldEvent = 'queue_held' | 'queue_released' | 'lane_limited' | 'lane_limit_ended';
 
 function noteChange({ log }: Pick<OperatorDeps, 'log'>, event: HoldEvent, limit: Limit): void {
-  const { id, scope, target, connections, per_minute, until, note } = holdRecord(limit);
+  const { id, scope, target, connections, per_minute, per_hour, per_day, until, note } = holdRecord(limit);
   log.info(
-    { event, hold_id: id, scope, target, connections, per_minute, until, note },
+    { event, hold_id: id, scope, target, connections, per_minute, per_hour, per_day, until, note },
     'the operator has changed what the queue may do',
   );
 }
@@ -289,16 +294,18 @@ export const holdRecord = (limit: Limit): HoldRecord => ({
   catches_new: limit.catchesNew,
   connections: limit.connections,
   per_minute: limit.perMinute,
+  per_hour: limit.perHour,
+  per_day: limit.perDay,
   note: limit.cause === '' ? null : limit.cause,
   until: rfc3339(limit.until === 0 ? null : limit.until),
   created_at: rfc3339(limit.since),
   created_by: limit.actor,
 });
 
-const setRecord = async (deps: OperatorDeps, limit: Limit) => ({
-  ...holdRecord(limit),
-  lane_known: isLane(limit) ? await isLaneKnown(deps, scopeOf(limit).target) : null,
-});
+async function setRecord(deps: OperatorDeps, limit: Limit) {
+  const record = holdRecord(limit);
+  return { ...record, lane_known: record.scope === 'lane' ? await isLaneKnown(deps, record.target) : null };
+}
 
 type Deps = LanesDeps & Pick<OperatorDeps, 'db' | 'clock' | 'laneFacts' | 'limits'>;
 
@@ -368,8 +375,9 @@ function ofMark(
       return { ...given, by: 'domain_refused', target: domain, account_id: accountId, set_by: 'dns', message };
     }
     case 'rule': {
-      const message = `The rule ${mark.rule} lets no more of it go now.`;
-      return { ...given, by: 'rest', target: mark.rule, until: rfc3339(mark.until), set_by: 'operator', message };
+      const by = holds.has(mark.rule) ? 'operator' : 'rest';
+      const message = `The ${by === 'operator' ? 'limit' : 'rule'} ${mark.rule} lets no more of it go now.`;
+      return { ...given, by, target: mark.rule, until: rfc3339(mark.until), set_by: 'operator', message };
     }
     case 'pool':
     case 'paused':
@@ -379,10 +387,9 @@ function ofMark(
       const limit = holds.get(text);
       const held = { ...given, by: 'operator', target: text, set_by: 'operator' } as const;
       if (limit === undefined) return { ...held, message: 'There is a hold on it.' };
-      const { scope, target } = scopeOf(limit);
       const who =
         limit.actor === null || limit.actor === 'operator' ? 'The operator' : limit.actor.replace(/^member:/, '');
-      const message = `${who} holds ${scope === 'all' ? 'all' : `the ${scope}`} ${target}${limit.cause === '' ? '' : ` (${limit.cause})`}.`;
+      const message = `${who} holds ${scopeText(limit)}${limit.cause === '' ? '' : ` (${limit.cause})`}.`;
       return { ...held, since: rfc3339(limit.since), until: rfc3339(limit.until || null), message };
     }
   }

@@ -20,9 +20,10 @@ import {
   type LaneWait,
   type MailOfLane,
   blankLane,
+  limitedWhats,
   limitsByHand,
 } from '../messages/delivery/why.ts';
-import { EVERYWHERE, scopeOf } from '../messages/limits/limit.ts';
+import { EVERYWHERE, isWhole, scopeOf } from '../messages/limits/limit.ts';
 import type { OperatorDeps } from './server-route.ts';
 import { figuresOf, type Figures, type FiguresDeps, type NodeFigure } from './node-figures.ts';
 import type { Owners } from '../storage/owners.ts';
@@ -306,7 +307,7 @@ export const Lane = ofKind('lane', {
   cause_at: maybeTime(),
   limits: many(
     z.object({
-      what: z.enum(['connections', 'mails_per_minute']),
+      what: z.enum(limitedWhats),
       domain: maybe(),
       to: whole(),
       by: z.enum(['receiver', 'operator', 'start', 'nodes']),
@@ -335,7 +336,7 @@ export async function laneRecords(deps: RecordDeps, queue: Queue): Promise<LaneR
   const served = new Set(lanes.flatMap(({ name, source }) => [name, siteOf(name, source)]));
   const set = deps.limits
     .listByHand()
-    .filter(({ site }) => site !== EVERYWHERE)
+    .filter((limit) => limit.site !== EVERYWHERE && isWhole(limit))
     .slice(0, MOST_LANES)
     .map((limit) => scopeOf(limit).target);
   const others = new Set([...domains.map(({ lane }) => lane), ...set].filter((lane) => !served.has(lane)));

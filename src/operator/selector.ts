@@ -245,12 +245,14 @@ export function partOfLane(lane: string): Part {
 
 export const isLane = ({ site }: Pick<Part, 'site'>): boolean => site !== EVERYWHERE;
 
-/** Finds the part for an act, which is noted with its account. Throws `invalid_field` if it is none, `not_found` if it does not exist. */
+/** Finds the part for an act, which is noted with its account; `check` says what can be named together. Throws `invalid_field` if it is none, `not_found` if it does not exist. */
 export async function partFor(
   deps: Pick<OperatorDeps, 'db' | 'config'>,
   named: NamedPart,
   act: Pick<Act, 'concerns'>,
+  check: (named: NamedPart) => unknown = pointedAt,
 ): Promise<Part> {
+  check(named);
   const part = await findPart(deps, named);
   if (part.account !== null) act.concerns(part.account);
   return part;
@@ -295,14 +297,11 @@ export function pointedAt(named: NamedPart): { scope: string; target: string } {
 }
 
 async function findPart({ db, config }: Pick<OperatorDeps, 'db' | 'config'>, named: NamedPart): Promise<Part> {
-  pointedAt(named);
   const { domain = null, account, stream = null, key_id: key = null, batch_id: batch = null } = named;
   const { message_id: message = null, lane, source } = named;
-  if (lane !== undefined) return partOfLane(lane);
-  if (source !== undefined) {
-    if (!config.delivery.sources.some(({ name }) => name === source)) throw none('source', source);
-    return { ...anyPart, source };
-  }
+  if (source !== undefined && !config.delivery.sources.some(({ name }) => name === source))
+    throw none('source', source);
+  const place = { ...(lane === undefined ? anyPart : partOfLane(lane)), ...(source === undefined ? {} : { source }) };
   const owners = await Promise.all([
     account === undefined ? null : accountNamed({ db }, account).then((found) => found.id),
     key === null ? null : ownerOf(db, 'api_keys', 'key', key),
@@ -319,7 +318,7 @@ async function findPart({ db, config }: Pick<OperatorDeps, 'db' | 'config'>, nam
           .where({ slug: stream, ...(owner === null ? {} : { account_id: owner }) })
           .first()) as object | undefined);
   if (known === undefined) throw none('stream', stream ?? '');
-  return { ...anyPart, domain, account: owner, stream, key, batch, message };
+  return { ...place, domain, account: owner, stream, key, batch, message };
 }
 
 async function ownerOf(

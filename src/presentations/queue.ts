@@ -1,5 +1,5 @@
 /** The queue: what waits, what keeps it back, and where it leaves from. */
-import { deliveriesAre, pluralize } from '../base/pluralize.ts';
+import { deliveriesAre, limitWords, numbersOf, pluralize } from '../base/pluralize.ts';
 import type { ResultOf } from '../operator/routes.ts';
 import { columns, present, selectors, table, tableOf, type Input, type Presentation } from './presentation.ts';
 
@@ -19,23 +19,13 @@ const part: readonly Input[] = [...selectors, { flag: '--all', says: 'all of it,
 const heldPart = part.filter(({ flag }) => !flag.startsWith('--tag'));
 const source: Input = { flag: '--source <source>', says: 'of this source of `delivery.sources`' };
 const note: Input = { flag: '--note <text>', says: 'why, for others' };
-const holding: readonly Input[] = [
-  ...heldPart,
-  source,
-  {
-    flag: '--for <time>',
-    says: 'how long, such as 2h (default: until it is released)',
-    kind: 'hold_time',
-    member: 'for_ms',
-  },
-  note,
-];
-
-const limitWords = ({ connections, per_minute: perMinute }: Hold): string =>
-  [
-    ...(connections === null ? [] : [pluralize(connections, 'connection')]),
-    ...(perMinute === null ? [] : [`${String(perMinute)} a minute`]),
-  ].join(', ');
+const time: Input = {
+  flag: '--for <time>',
+  says: 'how long, such as 2h (default: until it is ended)',
+  kind: 'hold_time',
+  member: 'for_ms',
+};
+const holding: readonly Input[] = [...heldPart, source, time, note];
 
 /** `instead`: what has become of them, if they are not in force any more. */
 const holdLines = (holds: readonly Hold[], instead?: 'released'): string[] =>
@@ -47,7 +37,8 @@ const holdLines = (holds: readonly Hold[], instead?: 'released'): string[] =>
           [
             'WHAT',
             (one) =>
-              instead ?? (one.kind === 'hold' ? (one.catches_new ? 'paused' : 'held') : `at most ${limitWords(one)}`),
+              instead ??
+              (one.kind === 'hold' ? (one.catches_new ? 'paused' : 'held') : `at most ${numbersOf(one).join(', ')}`),
           ],
           ['OF', ({ scope, target }) => `${scope} ${target}`],
           ['NEW MAIL', (one) => one.catches_new],
@@ -244,12 +235,7 @@ function causeOf({ waits, limits, cause }: Lane): string {
   if (first !== undefined) return first.message;
   const set = limits.filter(({ by }) => by !== 'start');
   if (set.length === 0) return startWords(cause);
-  return set
-    .map(
-      ({ what, to, cause: why }) =>
-        `${String(to)} ${what === 'mails_per_minute' ? 'a minute' : to === 1 ? 'connection' : 'connections'}: ${why}`,
-    )
-    .join('; ');
+  return set.map(({ what, to, cause: why }) => `${limitWords(what, to)}: ${why}`).join('; ');
 }
 
 function laneLines({ data, domains, nodes }: ResultOf<'queue.lanes'>): string[] {
@@ -315,23 +301,22 @@ export const queue: readonly Presentation[] = [
   present<ResultOf<'queue.limit'>>({
     command: 'queue limit',
     operation: 'queue.limit',
-    says: 'slow a lane down; without --connections and --per-minute the limit ends',
+    says: 'slow a lane or other mail down; without a number the limit ends',
     input: [
-      { flag: '--lane <lane>', says: 'its name, as `queue lanes` shows it', isRequired: true },
-      { flag: '--connections <n>', says: 'connections at most', kind: 'limit' },
-      { flag: '--per-minute <n>', says: 'mails a minute at most', kind: 'count' },
-      {
-        flag: '--for <time>',
-        says: 'how long, such as 2h (default: until it is ended)',
-        kind: 'hold_time',
-        member: 'for_ms',
-      },
+      ...part.filter(({ flag }) => /^--(?:lane|domain|account|stream|all)\b/.test(flag)),
+      source,
+      { flag: '--connections <n>', says: 'connections of a lane at most', kind: 'limit' },
+      { flag: '--per-minute <n>', says: 'mails a minute of a lane at most', kind: 'count' },
+      { flag: '--per-hour <n>', says: 'mails an hour (UTC) at most', kind: 'count' },
+      { flag: '--per-day <n>', says: 'mails a day (UTC) at most', kind: 'count' },
+      time,
       note,
     ],
-    lines: ({ data }, { lane }) => (data.length === 0 ? [`the limit of ${String(lane)} has ended`] : holdLines(data)),
+    lines: ({ data }) => (data.length === 0 ? ['the limit has ended'] : holdLines(data)),
     tip: ({ data }) => joined(data.flatMap((row) => unknownLane({ ...row, others: [] }))),
     examples: [
       'posthorn queue limit --lane mx.example.net --connections 1 --for 6h',
+      'posthorn queue limit --account Bulky --domain example.net --per-hour 500 --per-day 5000',
       'posthorn queue limit --lane mx.example.net',
     ],
   }),

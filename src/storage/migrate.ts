@@ -23,6 +23,7 @@ import { up as templateAuthors } from '../../migrations/015-template-authors.ts'
 import { up as nodesBySigns } from '../../migrations/016-nodes-by-signs-of-life.ts';
 import { up as plainCountdowns } from '../../migrations/017-plain-countdowns.ts';
 import { up as limitCounts } from '../../migrations/018-limit-counts.ts';
+import { up as mailsAnHour } from '../../migrations/019-mails-an-hour.ts';
 import { dialectOf } from './sql.ts';
 import { renewViews, withoutViews } from './views.ts';
 
@@ -52,6 +53,7 @@ export const migrations: readonly Migration[] = [
   { name: '016-nodes-by-signs-of-life', up: nodesBySigns, contracts: true },
   { name: '017-plain-countdowns', up: plainCountdowns, contracts: true },
   { name: '018-limit-counts', up: limitCounts, contracts: true },
+  { name: '019-mails-an-hour', up: mailsAnHour },
 ];
 
 export const migrationNames: readonly string[] = migrations.map(({ name }) => name);

@@ -277,6 +277,8 @@ describe('the posthorn command beside a running server', () => {
       'catches_new',
       'connections',
       'per_minute',
+      'per_hour',
+      'per_day',
       'note',
       'until',
       'created_at',
@@ -294,7 +296,7 @@ describe('the posthorn command beside a running server', () => {
     );
     assert.match(
       await good('queue', 'limit', '--lane', 'mx1', '--connections', '1', '--per-minute', '30'),
-      /at most 1 connection, 30 a minute +lane mx1/,
+      /at most 1 connection, 30 mails a minute +lane mx1/,
     );
     const limited = await posthorn(['queue', 'limit', '--lane', 'mx1', '--connections', '2']);
     assert.match(limited.out, /at most 2 connections/);
@@ -308,7 +310,27 @@ describe('the posthorn command beside a running server', () => {
       assert.equal(code, 64, `--per-minute ${wrong}: ${notes}`);
     }
     assert.equal(dataOf(await good('queue', 'holds', '--json')).length, 3, 'a typing error does not end the limit');
-    assert.equal(await good('queue', 'limit', '--lane', 'mx1'), 'the limit of mx1 has ended');
+    assert.equal(await good('queue', 'limit', '--lane', 'mx1'), 'the limit has ended');
+    const part = ['queue', 'limit', '--account', 'default', '--domain', 'dest.test'];
+    assert.match(
+      await good(...part, '--per-hour', '500', '--per-day', '5000', '--for', '2h', '--note', 'ticket 9'),
+      /at most 500 mails an hour, 5,000 mails a day +account acc_\w+ \(domain dest\.test\) .* ticket 9$/,
+    );
+    for (const refused of [
+      [...part, '--connections', '1'],
+      ['queue', 'limit', '--all', '--per-minute', '5'],
+    ])
+      assert.match((await posthorn(refused)).notes, /connections and mails a minute are those of a whole lane/);
+    const everything = await good('queue', 'limit', '--all', '--per-day', '7', '--json');
+    const [limit] = dataOf(everything);
+    assert.deepEqual(
+      [limit?.['scope'], limit?.['per_hour'], limit?.['per_day'], limit?.['lane_known']],
+      ['all', null, 7, null],
+    );
+    assert.equal((await posthorn(['queue', 'limit'])).code, 65);
+    for (const limited of [part, ['queue', 'limit', '--all']])
+      assert.equal(await good(...limited), 'the limit has ended');
+    assert.equal((await posthorn(part)).code, 66);
     const paused = await posthorn(['queue', 'pause', '--lane', 'mx1']);
     assert.match(paused.notes, /^there is no lane "mx1" now/);
     assert.match(await good('queue', 'resume', '--lane', 'mx1'), / released +lane mx1/);

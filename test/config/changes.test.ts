@@ -33,6 +33,7 @@ describe('config/changes', () => {
       [],
       'shaping rules',
     ],
+    [{}, { delivery: { limits: [{ name: 'own', perDay: 5 }] } }, ['delivery.limits'], [], 'rules for mail'],
     [{}, { plans: { small: { requestsPerMinute: 5 } } }, ['plans'], [], 'a plan'],
     [{}, { tls: { certFile: 'c.pem', keyFile: 'k.pem' } }, ['tls.certFile', 'tls.keyFile'], [], 'certificate files'],
     [{}, { dataDir: './other' }, [], ['backup.dir', 'dataDir', 'storage.url'], 'the folder, and what follows from it'],

@@ -6,6 +6,16 @@ import { ConfigError } from '../../src/config/load.ts';
 import { readOperators } from '../../src/config/data-file.ts';
 
 describe('config/operators', () => {
+  for (const [name, connections, mails] of [
+    ['yahoo', 5, 20],
+    ['orange', 2, 100],
+    ['comcast', 25, undefined],
+  ] as const)
+    it(`has for ${name} what its page says`, () => {
+      const found = readOperators(null).find((one) => one.name === name);
+      assert.deepEqual([found?.maxConnections, found?.messagesPerConnection], [connections, mails]);
+    });
+
   let folder: string;
   before(() => {
     folder = mkdtempSync(path.join(tmpdir(), 'ph-operators-'));

@@ -162,16 +162,17 @@ describe('dashboard: the queue', () => {
     await browser.submit('/queue/limit', {
       lane: 'mx.dest.test',
       connections: '2',
+      per_hour: '1500',
       hours: '4',
       note: 'gently',
       back: where,
     });
     assert.equal(browser.last.at, where);
-    assert.match(browser.last.html, /gently/);
+    assert.match(browser.last.html, /2 connections, 1,500 mails an hour.*gently/s);
     const { data } = await app.operator.call('queue.holds', {});
     assert.deepEqual(
-      data.map(({ kind, connections }) => [kind, connections]),
-      [['limit', 2]],
+      data.map((row) => [row.kind, row.connections, row.per_minute, row.per_hour, row.per_day]),
+      [['limit', 2, null, 1500, null]],
     );
     for (const [fields, fault] of [
       [{ connections: '', per_minute: '' }, /how many connections/],

@@ -191,7 +191,7 @@ describe('journey: held mail', () => {
       ['/queue?domain=hotmail.test', />Its lane</],
       [`/queue/lane?name=${site}`, /on our block list.*b@hotmail\.test/s],
       ['/queue/lane?name=mx.plain.test', /c@plain\.test/],
-      ['/queue/lane?name=mx.empty.test', /3 a minute: set by the operator: ticket 99/],
+      ['/queue/lane?name=mx.empty.test', /3 mails a minute: set by the operator: ticket 99/],
       ['/queue/lane?name=mx.paused.test', /It is held: there is a hold on the lane/],
     ] as const) {
       const { html, status } = await browser.open(page);

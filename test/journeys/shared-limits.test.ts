@@ -161,35 +161,42 @@ describe('journey: two nodes share the limits of a receiver', () => {
     await one.balanced();
   });
 
-  it('both keep to the mails an hour of a rule, also if one of them ends and another starts', async () => {
-    const HOURLY = 60;
-    // A node that ends or comes is known to the other one two seconds later.
-    const MOST = 66;
-    await running.pop()?.stop();
-    rules = [{ name: 'hourly', match: {}, each: ['site'], perHour: HOURLY }];
-    one = await startTestApp({ ...named('one'), zones });
-    running.push(one);
-    await join();
-    const counted = async (): Promise<number> => {
-      const rows = await one.app.db.prepared.all<{ sent: number }>('SELECT SUM(sent) AS sent FROM limit_counts');
-      return rows[0]?.sent ?? 0;
-    };
-    await send(10);
-    await until(async () => (await counted()) >= HOURLY / 2, 100);
-    await running.pop()?.stop();
-    await until(() => one.app.db.nodes?.hasOthers === false);
-    await join();
-    await until(async () => (await counted()) >= HOURLY, 500);
-    for (let step = 0; step < 40; step++) await until(() => true);
-    assert.ok(
-      arrived() >= HOURLY && arrived() <= MOST,
-      `${String(arrived())} in the first hour, ${String(await counted())} counted`,
-    );
-    one.clock.advance(3_600_000);
-    await until(() => arrived() >= 2 * HOURLY, 500);
-    assert.ok(arrived() <= 2 * MOST, `${String(arrived())} in two hours`);
-    rules = [];
-  });
+  for (const [what, setRules] of [
+    ['of a rule', [{ name: 'hourly', match: {}, each: ['site'], perHour: 60 }]],
+    ['that are set by hand', []],
+  ] as const)
+    it(`both keep to the mails an hour ${what}, also if one of them ends and another starts`, async () => {
+      const HOURLY = 60;
+      // A node that ends or comes is known to the other one two seconds later.
+      const MOST = 66;
+      await running.pop()?.stop();
+      rules = setRules;
+      one = await startTestApp({ ...named('one'), zones });
+      running.push(one);
+      await join();
+      if (rules.length === 0) await two.operator.call('queue.limit', { lane: LANE, per_hour: HOURLY });
+      // The other node reads it when it is asked, else within two seconds.
+      await one.operator.call('queue.holds', {});
+      const counted = async (): Promise<number> => {
+        const rows = await one.app.db.prepared.all<{ sent: number }>('SELECT SUM(sent) AS sent FROM limit_counts');
+        return rows[0]?.sent ?? 0;
+      };
+      await send(10);
+      await until(async () => (await counted()) >= HOURLY / 2, 100);
+      await running.pop()?.stop();
+      await until(() => one.app.db.nodes?.hasOthers === false);
+      await join();
+      await until(async () => (await counted()) >= HOURLY, 500);
+      for (let step = 0; step < 40; step++) await until(() => true);
+      assert.ok(
+        arrived() >= HOURLY && arrived() <= MOST,
+        `${String(arrived())} in the first hour, ${String(await counted())} counted`,
+      );
+      one.clock.advance(3_600_000);
+      await until(() => arrived() >= 2 * HOURLY, 500);
+      assert.ok(arrived() <= 2 * MOST, `${String(arrived())} in two hours`);
+      rules = [];
+    });
 
   it('a node that is left alone has all of the limit again', async () => {
     await join();

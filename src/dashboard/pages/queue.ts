@@ -1,7 +1,8 @@
 /** The queue, for administrators: lanes with the reasons why their mail waits, waiting mail by destination, and the actions on both. */
-import { Problem } from '../../base/problem.ts';
+import { Problem, missing } from '../../base/problem.ts';
+import { groupBy } from '../../base/sets.ts';
 import { soughtDomain } from '../../mail/address.ts';
-import { deliveriesAre } from '../../base/pluralize.ts';
+import { deliveriesAre, limitNumbers, numbersOf } from '../../base/pluralize.ts';
 import type { ArgsOf, ResultOf } from '../../operator/routes.ts';
 import { whoText } from '../audit-words.ts';
 import { filledIn, definedMembers, fieldHours, fieldNumber, fieldText } from '../forms.ts';
@@ -60,19 +61,13 @@ async function show(visit: Visit, fault: Problem | null): Promise<Shown> {
     domains: domains.rows.slice(0, SHOWN_ROWS),
     domainHeadings: domains.headings,
     domain,
-    inside:
-      inside === null
-        ? null
-        : { has_more: inside.has_more, groups: byAnswer(withAccounts(visit, inside.data, found.domains)) },
+    inside: inside && { ...inside, groups: byAnswer(withAccounts(visit, inside.data, found.domains)) },
     lane: hrefOf(own?.lane ?? '~'),
     // The row of a lane says why it rests.
-    kept:
-      domain === ''
-        ? keptLines(
-            holds.others.filter(({ by }) => by !== 'rest' && by !== 'block_list'),
-            found.domains,
-          )
-        : [],
+    kept: keptLines(
+      holds.others.filter(({ by }) => domain === '' && by !== 'rest' && by !== 'block_list'),
+      found.domains,
+    ),
     isKept: holds.others.length > 0,
     why: lanes.rows.flatMap(({ state, reasons }) => (own !== undefined && isOfLane(state)(own) ? reasons : [])),
     plots: plotsOf(visit.server.history.moments(), visit.zone),
@@ -118,22 +113,11 @@ function withAccounts(
   }));
 }
 
-/** Waiting mail with the same last answer. */
-interface AnswerGroup {
-  /** The whole answer; '' for mail that was not tried yet. */
-  answer: string;
-  rows: Waiting[];
-}
-
-/** Groups rows by their last answer, the most frequent first. */
-export function byAnswer(rows: readonly Waiting[]): AnswerGroup[] {
-  const groups = new Map<string, Waiting[]>();
-  for (const row of rows) {
-    const answer = row.smtp === null ? '' : answerText(row.smtp.code, row.smtp.reply);
-    groups.set(answer, [...(groups.get(answer) ?? []), row]);
-  }
-  return [...groups].map(([answer, own]) => ({ answer, rows: own })).sort((a, b) => b.rows.length - a.rows.length);
-}
+/** Groups waiting mail by its last answer, the most frequent first; '' is that of mail that was not tried yet. */
+export const byAnswer = (all: readonly Waiting[]) =>
+  [...groupBy(all, ({ smtp }) => (smtp === null ? '' : answerText(smtp.code, smtp.reply)))]
+    .map(([answer, rows]) => ({ answer, rows }))
+    .sort((one, other) => other.rows.length - one.rows.length);
 
 function withTarget({ accounts }: Visit, row: ResultOf<'queue.holds'>['data'][number]): object {
   const owner = accounts.find(({ id }) => id === row.account_id)?.name ?? row.account_id;
@@ -145,6 +129,7 @@ function withTarget({ accounts }: Visit, row: ResultOf<'queue.holds'>['data'][nu
     by: setterOf(row.created_by),
     lane: row.scope === 'lane' ? laneLink(row.target) : null,
     isLimit: row.kind === 'limit',
+    numbers: numbersOf(row).join(', '),
   };
 }
 
@@ -232,18 +217,10 @@ const unknownNote = (domains: number): string =>
 function partOf(form: URLSearchParams): Partial<ArgsOf<'queue.hold'>> {
   const target = fieldText(form, 'target');
   if (target === undefined) throw new Problem('missing_field', 'choose what to hold', { field: 'target' });
-  switch (form.get('scope')) {
-    case 'domain':
-      return { domain: target };
-    case 'lane':
-      return { lane: target };
-    case 'message':
-      return { message_id: target };
-    case 'stream':
-      return { stream: target, ...definedMembers({ account: fieldText(form, 'account') }) };
-    default:
-      return { account: target };
-  }
+  const scope = form.get('scope');
+  if (scope === 'stream') return { stream: target, ...definedMembers({ account: fieldText(form, 'account') }) };
+  const member = (['domain', 'lane', 'message'] as const).find((one) => one === scope) ?? 'account';
+  return { [member === 'message' ? 'message_id' : member]: target };
 }
 
 /** Returns the note for a lane that does not exist: it may be held before its first mail, and its name may be mistyped. */
@@ -276,16 +253,11 @@ async function limit(visit: Visit): Promise<Shown> {
   const isEnd = form.get('end') !== null;
   const limits = isEnd
     ? {}
-    : { connections: fieldNumber(form, 'connections'), per_minute: fieldNumber(form, 'per_minute') };
-  if (!isEnd && limits.connections === undefined && limits.per_minute === undefined)
-    throw new Problem('missing_field', 'say how many connections, or how many mails a minute', {
-      field: 'connections',
-    });
-  const args = {
-    lane: form.get('lane') ?? '',
-    ...definedMembers({ ...limits, for_ms: fieldHours(form, 'hours'), note: fieldText(form, 'note') }),
-  };
-  await visit.ask('queue.limit', { body: args });
+    : definedMembers(Object.fromEntries(limitNumbers.map((name) => [name, fieldNumber(form, name)])));
+  if (!isEnd && Object.keys(limits).length === 0)
+    throw missing('connections', 'say how many connections, or how many mails a minute, an hour or a day');
+  const more = definedMembers({ for_ms: fieldHours(form, 'hours'), note: fieldText(form, 'note') });
+  await visit.ask('queue.limit', { body: { lane: form.get('lane') ?? '', ...limits, ...more } });
   return move(backOf(visit), isEnd ? 'The limit is removed.' : 'The lane is limited.');
 }
 

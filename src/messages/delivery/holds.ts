@@ -13,7 +13,7 @@ import type { Owners } from '../../storage/owners.ts';
 import type { DeliveryRow } from '../../storage/tables.ts';
 import { hintsOfChanged, type DueHint } from './due-hint.ts';
 import type { LimitBook } from '../limits/book.ts';
-import { keyOf, scopeOf, type Limit, type MailFacts } from '../limits/limit.ts';
+import { keyOf, scopeText, type Limit, type MailFacts } from '../limits/limit.ts';
 import { readMark, writeMark } from './hold-mark.ts';
 import type { Recorder } from './record.ts';
 
@@ -109,10 +109,8 @@ export const operatorsHold = (limit: Limit): Hold => ({
   until: limit.until === 0 ? null : limit.until,
 });
 
-export function whyHeld(limit: Limit): string {
-  const { scope, target } = scopeOf(limit);
-  return `there is a hold on ${scope === 'all' ? 'all' : `the ${scope}`} ${target}${limit.cause === '' ? '' : ` (${limit.cause})`}`;
-}
+export const whyHeld = (limit: Limit): string =>
+  `there is a hold on ${scopeText(limit)}${limit.cause === '' ? '' : ` (${limit.cause})`}`;
 
 /** Deliveries that are freed in one commit; other writers get their turn between. */
 const PAGE = 500;

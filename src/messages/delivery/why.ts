@@ -233,8 +233,10 @@ const factsOf = (
   createdAt: message.created_at,
 });
 
+export const limitedWhats = ['connections', 'mails_per_minute', 'mails_per_hour', 'mails_per_day'] as const;
+
 export interface LaneLimit {
-  what: 'connections' | 'mails_per_minute';
+  what: (typeof limitedWhats)[number];
   to: number;
   /** The cause of the limit. `nodes`: the lane's limit is larger, and other nodes use the rest of it. */
   by: 'receiver' | 'operator' | 'start' | 'nodes';
@@ -323,9 +325,10 @@ export interface TranscriptLine {
 }
 
 /** Returns the numbers of a limit that the operator has set. */
-export const limitsByHand = ({ connections, perMinute, cause: note, since }: Limit): LaneLimit[] => {
+export const limitsByHand = ({ connections, perMinute, perHour, perDay, cause: note, since }: Limit): LaneLimit[] => {
   const cause = `set by the operator${note === '' ? '' : `: ${note}`}`;
-  return [['connections', connections] as const, ['mails_per_minute', perMinute] as const].flatMap(([what, to]) =>
-    to === null ? [] : [{ what, to, by: 'operator' as const, cause, since }],
+  const numbers = [connections, perMinute, perHour, perDay];
+  return limitedWhats.flatMap((what, at) =>
+    numbers[at] == null ? [] : { what, to: numbers[at], by: 'operator', cause, since },
   );
 };

@@ -20,6 +20,8 @@ import {
   holds,
   isClosing,
   isInForce,
+  isOfPart,
+  isWhole,
   keyOf,
   placeOfLane,
   stands,
@@ -101,16 +103,17 @@ export class LimitBook {
     const { clock } = this.deps;
     const about = { site, source };
     const names = [about, { site: EVERYWHERE, source }, { site, source: ANY_SOURCE }].map(placeOf);
-    const counting = this.counts.limitsAt(about, operator);
-    const whole = { limits: [] as readonly Limit[], version: -1, endsAt: 0 };
+    const counting = (): readonly Limit[] => this.counts.limitsAt(about, operator);
+    const none: readonly Limit[] = [];
+    const whole = { limits: none, counting: none, version: -1, endsAt: 0 };
     return {
       get: this.get,
-      all: (): Limit[] => [...this.listAt(names, null).filter((limit) => this.isInForce(limit)), ...counting],
+      all: (): Limit[] => [...this.listAt(names, null).filter((limit) => this.isInForce(limit)), ...counting()],
       /** Returns those that may cover mail to this domain; null for those that are about no single domain. An operator's lane has thousands of others. */
       of: (domain: string | null): readonly Limit[] => {
         const own: Limit[] = [];
         // Versions only grow, also of a place that is made again: their sum with their number is another one after each change.
-        let version = 0;
+        let version = 4 * this.counts.version;
         for (const name of names) {
           const place = this.places.get(name);
           if (place === undefined) continue;
@@ -121,11 +124,12 @@ export class LimitBook {
         if (version !== whole.version || whole.endsAt <= clock.now()) {
           const limits = this.listAt(names, ALL_DOMAINS).filter((limit) => this.isInForce(limit));
           const ends = limits.flatMap(({ by, until }) => (by === 'operator' && until > 0 ? until : []));
-          whole.limits = [...limits, ...counting.filter((limit) => limit.domain === null)];
+          whole.counting = counting();
+          whole.limits = [...limits, ...whole.counting.filter((limit) => limit.domain === null)];
           whole.version = version;
           whole.endsAt = Math.min(Infinity, ...ends);
         }
-        for (const limit of counting) if (domain !== null && limit.domain === domain) own.push(limit);
+        for (const limit of whole.counting) if (domain !== null && limit.domain === domain) own.push(limit);
         return own.length === 0 ? whole.limits : [...whole.limits, ...own];
       },
     };
@@ -139,7 +143,7 @@ export class LimitBook {
     if (holdsOnMail === undefined) return null;
     for (const part of partsOf(mail))
       for (const limit of holdsOnMail.parts.get(part)?.values() ?? [])
-        if (holds(limit, mail) && this.isInForce(limit)) return limit;
+        if (limit.kind === 'hold' && holds(limit, mail) && this.isInForce(limit)) return limit;
     return null;
   }
 
@@ -155,7 +159,7 @@ export class LimitBook {
 
   limitOf(lane: string): Limit | null {
     const { site, source } = placeOfLane(lane);
-    return this.byHandAt(site, source ?? ANY_SOURCE, 'limit').at(-1) ?? null;
+    return this.byHandAt(site, source ?? ANY_SOURCE, 'limit').find(isWhole) ?? null;
   }
 
   has(id: string): boolean {
@@ -169,23 +173,22 @@ export class LimitBook {
       .sort((a, b) => (keyOf(a) < keyOf(b) ? -1 : 1));
   }
 
-  /** Writes what a person sets, in one transaction with `others`. A lane's limit replaces its last one. Throws `invalid_state` for too many. */
+  /** Writes what a person sets, in one transaction with `others`. A limit replaces the last one of its part. Throws `invalid_state` for too many. */
   async add(limit: Limit, others: Rows = {}): Promise<void> {
     for (const [id, one] of this.byHand) if (!this.isInForce(one)) this.remove(id, one);
     const all = this.listByHand();
     if (all.length >= MOST_BY_HAND)
       throw new Problem('invalid_state', `There are ${String(MOST_BY_HAND)} holds already. Release some first.`);
-    const { site, source } = limit;
-    const replaced =
-      limit.kind === 'limit'
-        ? all.filter((one) => one.kind === 'limit' && one.site === site && one.source === source)
-        : [];
-    await this.writeByHand([...replaced.map((one) => ended(one, limit.changedAt)), limit], others, async (tx) => {
+    const { kind, changedAt, id, site, source, domain, account, stream } = limit;
+    const replaced = kind === 'limit' ? all.filter((one) => one.kind === kind && isOfPart(one, limit)) : [];
+    const over = replaced.filter((one) => one.id !== id).map((one) => ended(one, changedAt));
+    await this.writeByHand([...over, limit], others, async (tx) => {
       // Another node may have set one that is not in memory here yet.
-      if (limit.kind === 'limit')
+      if (kind === 'limit')
         await tx.run(
-          "UPDATE limits SET ended = 1, changed_at = ? WHERE kind = 'limit' AND site = ? AND source = ? AND ended = 0",
-          [limit.changedAt, site, source],
+          `UPDATE limits SET ended = 1, changed_at = ? WHERE kind = 'limit' AND ended = 0 AND site = ? AND source = ?
+           AND COALESCE(domain, '') = ? AND COALESCE(account, '') = ? AND COALESCE(stream, '') = ?`,
+          [changedAt, site, source, domain ?? '', account ?? '', stream ?? ''],
         );
     });
   }
@@ -276,6 +279,7 @@ export class LimitBook {
     ))
       this.take(row.id, limitOf(row));
     await this.read(0);
+    this.recount();
     await this.counts.read();
   }
 
@@ -318,7 +322,12 @@ export class LimitBook {
       else this.remove(key, known);
       changed.push(limit);
     }
+    if (changed.some(({ kind }) => kind === 'limit')) this.recount();
     return changed;
+  }
+
+  private recount(): void {
+    this.counts.setByHand([...this.byHand.values()].filter(({ kind }) => kind === 'limit'));
   }
 
   private async writeByHand(
@@ -336,6 +345,7 @@ export class LimitBook {
       if (known !== undefined) this.remove(keyOf(limit), known);
       if (limit.step !== ENDED) this.take(keyOf(limit), limit);
     }
+    this.recount();
     announce();
     changed();
   }
@@ -419,7 +429,7 @@ const ENDED = -2;
 const ended = (limit: Limit, now: number): Limit => ({ ...limit, until: 0, step: ENDED, changedAt: now });
 
 export function rowOf(limit: Limit): LimitRow {
-  const { id: _, by, perMinute, knownPerMinute, changedAt, refusedAt, ...others } = limit;
+  const { id: _, by, perMinute, knownPerMinute, perHour, perDay, changedAt, refusedAt, ...others } = limit;
   const { message, batch, key, catchesNew, evidence: __, quota: ___, ...same } = others;
   return {
     ...same,
@@ -427,6 +437,8 @@ export function rowOf(limit: Limit): LimitRow {
     set_by: by,
     per_minute: perMinute,
     known_per_minute: knownPerMinute,
+    per_hour: perHour,
+    per_day: perDay,
     changed_at: changedAt,
     refused_at: refusedAt,
     message_id: message,
@@ -440,10 +452,10 @@ export function rowOf(limit: Limit): LimitRow {
 function limitOf(row: LimitRow): Limit {
   const { id, set_by: by, per_minute: perMinute, known_per_minute: knownPerMinute, ...others } = row;
   const { changed_at: changedAt, refused_at: refusedAt, message_id: message, batch_id: batch, ...rest } = others;
-  const { key_id: key, catches_new: catchesNew, ended: _, ...same } = rest;
+  const { key_id: key, catches_new: catchesNew, per_hour: perHour, per_day: perDay, ended: _, ...same } = rest;
   return {
     ...same,
-    ...{ by, perMinute, knownPerMinute, changedAt, refusedAt, message, batch, key },
+    ...{ by, perMinute, knownPerMinute, perHour, perDay, changedAt, refusedAt, message, batch, key },
     id: by === 'operator' ? id : null,
     catchesNew: catchesNew === 1,
     quota: null,

@@ -1,10 +1,12 @@
 /**
- * Counts the mails of hours and days (UTC) that rules limit: `delivery.limits`, config/limits.yaml, and the warm-up of a source at each site, whose
- * number grows from day to day while receivers take its mail well. A mail is counted when it was offered to a host; its row is written in the commit
- * of the outcome (book.ts). Of several nodes each may use an equal part of what was left when it read the counts last, which it does every two seconds.
+ * Counts the mails of hours and days (UTC) that are limited: by the rules of `delivery.limits` and config/limits.yaml, by people, and by the warm-up
+ * of a source at each site, whose number grows from day to day while receivers take its mail well. A mail is counted when it was offered to a host;
+ * its row is written in the commit of the outcome (book.ts). Of several nodes each may use an equal part of what was left when it read the counts
+ * last, which it does every two seconds.
  */
 import { LRUCache } from 'lru-cache';
 import type { Clock } from '../../base/clock.ts';
+import { limitWords } from '../../base/pluralize.ts';
 import { DAY_MS, HOUR_MS } from '../../base/time.ts';
 import type { MailRule } from '../../config/mail-rules.ts';
 import type { Connection } from '../../storage/connection.ts';
@@ -12,7 +14,8 @@ import type { LimitCountRow } from '../../storage/tables.ts';
 import type { Outcome } from '../delivery/delivery.ts';
 import { readMark, writeMark } from '../delivery/hold-mark.ts';
 import type { Hold } from '../delivery/holds.ts';
-import { newLimit, ofAnyMail, type About, type Limit, type MailKey, type Quota } from './limit.ts';
+import { ANY_SOURCE, EVERYWHERE, isInForce, keyOf, newLimit, scopeText } from './limit.ts';
+import type { About, Limit, MailKey, Quota } from './limit.ts';
 
 /** Mails a day, from the first on; a source that has come through them all is warm. */
 export const DAILY_CAPS = [50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000] as const;
@@ -72,8 +75,11 @@ const spanOf = (of: Quota['of'], ms: number): string => new Date(ms).toISOString
 
 export class LimitCounts {
   private readonly deps: CountDeps;
-  private readonly rules: CountRules['rules'];
   private readonly warming: CountRules['warming'];
+  /** Of rules and of warm-ups; then those that people have set. */
+  private ofRules: readonly Limit[] = [];
+  private byHand: readonly Limit[] = [];
+  private all: readonly Limit[] = [];
   private readonly counts = new LRUCache<string, Count>({ max: MOST_COUNTS });
   private unwritten = new Map<string, LimitCountRow>();
   private readonly writing = new Set<readonly LimitCountRow[]>();
@@ -82,29 +88,49 @@ export class LimitCounts {
   private readFor = 1;
   /** Until then others may not know of this node, which has just started. */
   private knownAt: number | null = null;
-  /** Some rule tells streams apart: the stream of a mail has to be known before its turn. */
-  readonly needStreams: boolean;
+  /** Another number after each change of the limits. */
+  version = 0;
+  /** Some limit tells streams apart: the stream of a mail has to be known before its turn. */
+  needStreams = false;
 
   constructor(deps: CountDeps, { rules, warming }: CountRules = noRules) {
     this.deps = deps;
-    this.rules = rules.filter(({ perHour, perDay }) => perHour !== undefined || perDay !== undefined);
     this.warming = warming;
-    this.needStreams = this.rules.some(({ match, each }) => match.stream !== undefined || each.includes('stream'));
+    this.setRules(rules);
+  }
+
+  setRules(rules: CountRules['rules']): void {
+    this.ofRules = [
+      ...rules.flatMap(({ name, match, each, perHour = null, perDay = null }) => {
+        const { source = ANY_SOURCE, domain = null, account = null, stream = null, operator } = match;
+        const limit = newLimit('count', { ...anywhere, source, domain, account }, 0);
+        return quotasOf({ ...limit, stream, id: name, perHour, perDay }, { name: `the rule ${name}`, each, operator });
+      }),
+      ...[...this.warming.keys()].map((source) => countLimit(newLimit('count', { ...anywhere, source }, 0), warmUp)),
+    ];
+    this.replace();
+  }
+
+  setByHand(limits: readonly Limit[]): void {
+    this.byHand = limits.flatMap((limit) => quotasOf(limit, { name: `the limit of ${scopeText(limit)}`, each: [] }));
+    this.replace();
+  }
+
+  /** Takes the limits that are others now. What was counted for one that is gone goes with it: mail that is under way does not end there. */
+  private replace(): void {
+    this.all = [...this.ofRules, ...this.byHand];
+    const now = new Set(this.all.map(keyOf));
+    for (const key of [...this.counts.keys()]) if (!now.has(key.split(' ', 2).join(' '))) this.counts.delete(key);
+    this.version++;
+    this.needStreams = this.all.some(({ stream, quota }) => stream !== null || quota?.each.includes('stream') === true);
   }
 
   /** Returns the limits of a lane. */
   limitsAt(at: Pick<About, 'site' | 'source'>, operator: string | null): Limit[] {
-    const found = this.rules
-      .filter(({ match }) => match.operator === undefined || match.operator === operator)
-      .filter(({ match }) => match.source === undefined || match.source === at.source)
-      .flatMap(({ name: rule, match: { domain = null, account = null, stream = null }, each, perHour, perDay }) =>
-        [{ of: 'hour', most: perHour } as const, { of: 'day', most: perDay } as const].flatMap(({ of, most }) =>
-          most === undefined ? [] : countLimit({ ...at, domain, account }, stream, { rule, of, most, each }),
-        ),
-      );
-    return this.warming.has(at.source)
-      ? [...found, countLimit({ ...at, domain: null, account: null }, null, warmUp)]
-      : found;
+    return this.all
+      .filter(({ site, source }) => (site || at.site) === at.site && (source === ANY_SOURCE || source === at.source))
+      .filter(({ quota }) => (quota?.operator ?? operator) === operator)
+      .map((limit) => ({ ...limit, ...at }));
   }
 
   /** Returns when the mail may go, or a mail of the lane at all: 0 if one may now. */
@@ -112,10 +138,10 @@ export class LimitCounts {
     if (limit.quota === null) return 0;
     const { row, read, inFlight } = this.at(limit.quota, subjectOf(limit.quota, limit, mail));
     const most = limit.quota.most ?? capOf(row.stage);
-    if (most === null) return 0;
     const now = this.deps.clock.now();
+    if (most === null || !isInForce(limit, now)) return 0;
     const length = lengths[limit.quota.of];
-    if (row.sent >= most) return (Math.floor(now / length) + 1) * length;
+    if (row.sent >= most) return Math.min((Math.floor(now / length) + 1) * length, limit.until || Infinity);
     // A lane begins mail that finds itself whether all that is left is under way.
     if (mail === null) return 0;
     const nodes = this.deps.nodes();
@@ -164,14 +190,15 @@ export class LimitCounts {
   }
 
   /** Says in a sentence what the limit allows. */
-  say({ quota, source, site }: Limit): string {
+  say({ quota, source, site, cause }: Limit): string {
     if (quota === null) return '';
     if (quota.most === null) {
       const { stage } = this.at(quota, `${source} ${site}`).row;
       return `the warm-up of ${source} sends ${site} ${String(capOf(stage) ?? 0)} mails today`;
     }
     const each = quota.each.length === 0 ? '' : `, counted for each ${quota.each.join(' and ')}`;
-    return `the rule ${quota.rule} lets ${String(quota.most)} mails ${quota.of === 'hour' ? 'an hour' : 'a day'} go${each}; as many have gone`;
+    const note = cause === '' ? '' : ` (${cause})`;
+    return `${quota.name} lets ${limitWords(`per_${quota.of}`, quota.most)} go${each}${note}; as many have gone`;
   }
 
   /** Returns the hold of a mail that a limit keeps back until then. */
@@ -183,8 +210,12 @@ export class LimitCounts {
   holdOf(by: string): Hold | null {
     const mark = readMark(by);
     const since = this.deps.clock.now();
-    if (mark?.kind !== 'rule' || mark.until <= since || !this.rules.some(({ name }) => name === mark.rule)) return null;
-    const why = `the rule ${mark.rule} lets no more of this mail go before ${new Date(mark.until).toISOString()}`;
+    if (mark?.kind !== 'rule' || mark.until <= since) return null;
+    const found = this.all
+      .filter(({ quota }) => quota?.rule === mark.rule)
+      .find((limit) => limit.by !== 'operator' || this.fullUntil(limit, null) > since);
+    if (found === undefined) return null;
+    const why = `${found.quota?.name ?? ''} lets no more of this mail go before ${new Date(mark.until).toISOString()}`;
     return { by, why, since, until: mark.until, setBy: 'operator' };
   }
 
@@ -207,11 +238,11 @@ export class LimitCounts {
 
   /** Reads what earlier runs and all nodes have counted. */
   async read(days = KEPT_DAYS, most = MOST_COUNTS): Promise<void> {
-    if (this.rules.length === 0 && this.warming.size === 0) return;
     const { clock, db } = this.deps;
+    this.knownAt ??= clock.monotonic() + LOOK_MS;
+    if (this.all.length === 0) return;
     const nodes = this.deps.nodes();
     this.readAt = clock.monotonic();
-    this.knownAt ??= this.readAt + LOOK_MS;
     const isKnown = nodes === 1 || this.readAt >= this.knownAt;
     const rows = await db.prepared.all<LimitCountRow>(
       'SELECT * FROM limit_counts WHERE span >= ? AND span <= ? ORDER BY span DESC, sent DESC LIMIT ?',
@@ -256,16 +287,19 @@ export class LimitCounts {
 }
 
 const noRules: CountRules = { rules: [], warming: new Map() };
-const warmUp: Quota = { rule: WARM_UP, of: 'day', most: null, each: ['source', 'site'] };
+const warmUp: Quota = { rule: WARM_UP, name: '', of: 'day', most: null, each: ['source', 'site'] };
+const anywhere: About = { site: EVERYWHERE, source: ANY_SOURCE, domain: null, account: null };
 
-const countLimit = (about: About, stream: string | null, quota: Quota): Limit => ({
-  ...newLimit('count', about, 0),
-  ...ofAnyMail,
-  stream,
-  id: `${quota.rule} ${quota.of}`,
-  quota,
-  evidence: null,
+const countLimit = (limit: Limit, quota: Quota): Limit => ({
+  ...{ ...limit, kind: 'count', id: `${quota.rule} ${quota.of}`, quota, evidence: null },
+  ...{ connections: null, perMinute: null },
 });
+
+/** Returns a limit for each number of mails that this one has. */
+const quotasOf = (limit: Limit, quota: Pick<Quota, 'name' | 'each' | 'operator'>): Limit[] =>
+  [['hour', limit.perHour] as const, ['day', limit.perDay] as const].flatMap(([of, most]) =>
+    most === null ? [] : countLimit(limit, { ...quota, rule: keyOf(limit), of, most }),
+  );
 
 /** Returns for what the mail is counted. Without a mail only what is the same for all mail of a lane is asked for. */
 function subjectOf({ each }: Quota, { source, site }: Pick<About, 'source' | 'site'>, mail: MailKey | null): string {

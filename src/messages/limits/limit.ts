@@ -43,8 +43,12 @@ export interface OfMail {
 
 /** How many mails may go in an hour or a day. */
 export interface Quota {
-  /** The name of the rule. */
+  /** The name of the rule, or the id of the limit that is set by hand. */
   readonly rule: string;
+  /** Its name in sentences. */
+  readonly name: string;
+  /** The operator of the mail hosts that it is about; absent for any. */
+  readonly operator?: string | undefined;
   readonly of: 'hour' | 'day';
   /** Null for a warm-up, whose number grows. */
   readonly most: number | null;
@@ -64,6 +68,9 @@ export interface Limit extends About, OfMail {
   readonly perMinute: number | null;
   /** The mails a minute that went well before the last refusals; null if there is none. */
   readonly knownPerMinute: number | null;
+  /** Set by hand only: counts.ts makes a `count` of each. */
+  readonly perHour: number | null;
+  readonly perDay: number | null;
   /** Nothing goes before then. Of a number of connections: one more may be tried from then on. Set by hand: its end, or 0 if it has to be ended. */
   readonly until: number;
   /** How often in a row it closed again, or how often its number has grown since the last refusal. */
@@ -149,6 +156,12 @@ export const holds = (limit: Limit, mail: MailFacts): boolean =>
   ].every(([named, own]) => named === null || named === own) &&
   (limit.catchesNew || mail.createdAt <= limit.since);
 
+const partMembers = ['site', 'source', 'domain', 'account', 'stream', 'key', 'batch', 'message'] as const;
+
+/** Returns whether both are about the same mail. */
+export const isOfPart = (one: About & OfMail, part: About & OfMail): boolean =>
+  partMembers.every((name) => one[name] === part[name]);
+
 /** Returns whether what is set by hand has not ended by itself. */
 export const isInForce = ({ by, until }: Limit, now: number): boolean =>
   by !== 'operator' || until === 0 || until > now;
@@ -161,15 +174,18 @@ export function placeOfLane(lane: string): { site: string; source: string | null
 
 /** Returns the subject of a limit that is set by hand, in the words of commands: its narrowest member and, if several are named, all of them. */
 export function scopeOf(limit: Limit): { scope: LimitScope; target: string } {
-  const named = namedIn(limit);
-  const [first, ...others] = named;
+  const [first, ...others] = namedIn(limit);
   if (first === undefined) return { scope: 'all', target: 'mail' };
   const [scope, target] = first;
-  return {
-    scope,
-    target: others.length === 0 ? target : `${target} (${others.map((one) => one.join(' ')).join(', ')})`,
-  };
+  const more = others.map((one) => one.join(' ')).join(', ');
+  return { scope, target: more === '' ? target : `${target} (${more})` };
 }
+
+/** Returns the subject of a limit that is set by hand in words, such as `the lane mx.example.net`. */
+export const scopeText = (limit: Limit): string => {
+  const { scope, target } = scopeOf(limit);
+  return `${scope === 'all' ? 'all' : `the ${scope}`} ${target}`;
+};
 
 export const limitScopes = ['message', 'batch', 'key', 'stream', 'account', 'domain', 'lane', 'source', 'all'] as const;
 export type LimitScope = (typeof limitScopes)[number];
@@ -187,9 +203,7 @@ function namedIn({ message, batch, key, stream, account, domain, site, source }:
     ['lane', lane],
     ['source', lane === null && source !== ANY_SOURCE ? source : null],
   ];
-  return members.flatMap(([scope, target]) =>
-    target === null ? [] : [[scope, target] satisfies [LimitScope, string]],
-  );
+  return members.filter((one): one is [LimitScope, string] => one[1] !== null);
 }
 
 /** Returns whether it has an effect: it is more than evidence. */
@@ -210,6 +224,8 @@ export const newLimit = (kind: LimitKind, about: About, now: number): Limit => (
   ceiling: null,
   perMinute: null,
   knownPerMinute: null,
+  perHour: null,
+  perDay: null,
   until: 0,
   step: -1,
   since: now,

@@ -127,6 +127,7 @@ function countWait(limit: Limit, mail: MailKey | null, { moment, counts, clock }
   if (until <= clock.now()) return null;
   const said = counts.say(limit);
   return laneWait('rate_limited', `${said.slice(0, 1).toUpperCase()}${said.slice(1)}.`, {
+    since: limit.since || null,
     until,
     by: limit.quota?.most === null ? 'us' : 'operator',
     kind: limit.quota?.most === null ? 'warm_up' : 'rule',
@@ -274,9 +275,9 @@ function limitsOf(state: LaneState, { limits: standing, pool, clock, part, conne
   const { site, source } = state;
   const limits: LaneLimit[] = standing.flatMap((limit): LaneLimit[] => {
     const { kind, connections: count, perMinute, by, cause, since, changedAt, domain } = limit;
-    if (limit.account !== null) return [];
-    if (limit.kind === 'limit') return limitsByHand(limit);
+    if (limit.account !== null || limit.stream !== null) return [];
     const of = domain === null ? {} : { domain };
+    if (limit.kind === 'limit') return limitsByHand(limit).map((one) => ({ ...one, ...of }));
     if (kind === 'connections' && count !== null)
       return [{ what: 'connections', to: count, by: by === 'rule' ? 'operator' : by, cause, since: changedAt, ...of }];
     return kind === 'rate' && perMinute !== null

@@ -1,5 +1,5 @@
 /** The rules for what needs a person on the server: holds, blocks, ports, the certificate, disk and backups. Pure. */
-import { pluralize } from '../../base/pluralize.ts';
+import { numbersOf, pluralize } from '../../base/pluralize.ts';
 import { DAY_MS } from '../../base/time.ts';
 import type { DomainRecord } from '../../domains/domain-record.ts';
 import type { Key, Webhook } from '../../client/types.ts';
@@ -213,35 +213,28 @@ const blocks: Rule<ServerFacts> = ({ blocks: all, held }) =>
     }));
 
 const setByPeople: Rule<ServerFacts> = ({ set, held, domains }) =>
-  set.map(
-    ({ id, kind, scope, target, connections, per_minute: rate, note, until, created_at: since, created_by: by }) => {
-      const isLane = scope === 'lane';
-      const mails = isLane
-        ? domains.filter(({ lane }) => lane === target).reduce((sum, { waiting }) => sum + waiting, 0)
-        : (held.find((one) => one.by === 'operator' && one.target === id)?.waiting ?? 0);
-      const limits = [
-        ...(connections === null ? [] : [pluralize(connections, 'connection')]),
-        ...(rate === null ? [] : [`${pluralize(rate, 'mail')} a minute`]),
-      ];
-      const what =
-        kind === 'limit' ? `limits the ${scope} ${target} to ${limits.join(' and ')}` : `holds the ${scope} ${target}`;
-      return {
-        kind: kind === 'limit' ? 'limited_by_person' : 'held_by_person',
-        level: 'amber',
-        message: `${person(by)} ${what}${noteOf(note)}.${waits(mails)}`,
-        mails,
-        since,
-        until,
-        action: isLane
-          ? laneAction(target)
-          : {
-              label: 'Holds',
-              href: '/queue#holds',
-              command: kind === 'hold' ? `posthorn queue release ${id}` : 'posthorn queue holds',
-            },
-      };
-    },
-  );
+  set.map((row) => {
+    const { id, kind, scope, target, note, until, created_at: since, created_by: by } = row;
+    const isLane = scope === 'lane';
+    const mails = isLane
+      ? domains.filter(({ lane }) => lane === target).reduce((sum, { waiting }) => sum + waiting, 0)
+      : (held.find((one) => one.by === 'operator' && one.target === id)?.waiting ?? 0);
+    const what =
+      kind === 'limit'
+        ? `limits the ${scope} ${target} to ${numbersOf(row).join(' and ')}`
+        : `holds the ${scope} ${target}`;
+    return {
+      kind: kind === 'limit' ? 'limited_by_person' : 'held_by_person',
+      level: 'amber',
+      message: `${person(by)} ${what}${noteOf(note)}.${waits(mails)}`,
+      mails,
+      since,
+      until,
+      action: isLane
+        ? laneAction(target)
+        : { label: 'Holds', href: '/queue#holds', command: `posthorn queue release ${id}` },
+    };
+  });
 
 /** Routes that throw mail away. One that holds mail is listed while mail waits for it. */
 const routes: Rule<ServerFacts> = ({ routes: all }) =>

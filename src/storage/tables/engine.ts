@@ -26,7 +26,7 @@ export type HostTlsRow = RowOf<typeof hostTls>;
 /** The mails that a limit counts (messages/limits/counts.ts). */
 export const limitCounts = table(
   {
-    /** The name of the rule; `~warm-up` for the warm-up of a source. */
+    /** The name of the rule; the id of a limit that is set by hand; `~warm-up` for the warm-up of a source. */
     rule: text(),
     /** The subject that is counted apart; of a warm-up the source and the site (the operator's name, or the site's). */
     subject: text(),
@@ -66,6 +66,8 @@ export const limits = table(
     ceiling: orNull(integer()),
     per_minute: orNull(integer()),
     known_per_minute: orNull(integer()),
+    per_hour: orNull(integer()),
+    per_day: orNull(integer()),
     /** Of what is set by hand, its end; 0 if it has to be ended. */
     until: integer(),
     step: integer(),
@@ -90,8 +92,8 @@ export const limits = table(
     onConflict: {
       key: ['id'],
       sets: [
-        ...['set_by', 'connections', 'ceiling', 'per_minute', 'known_per_minute', 'until', 'step', 'since'],
-        ...['changed_at', 'refused_at', 'cause', 'ended'],
+        ...['set_by', 'connections', 'ceiling', 'per_minute', 'known_per_minute', 'per_hour', 'per_day', 'until'],
+        ...['step', 'since', 'changed_at', 'refused_at', 'cause', 'actor', 'ended'],
       ],
     },
   },

@@ -4,11 +4,12 @@ import { dayOf } from '../../../src/base/time.ts';
 import { oldRule } from '../../support/harness/old-rule.ts';
 import { capOf, DAILY_CAPS, stageAfter } from '../../../src/messages/limits/counts.ts';
 import { LimitBook } from '../../../src/messages/limits/book.ts';
-import { covers, type MailKey } from '../../../src/messages/limits/limit.ts';
+import { covers, type Limit, type MailKey } from '../../../src/messages/limits/limit.ts';
 import type { MailRule } from '../../../src/config/mail-rules.ts';
 import type { Outcome } from '../../../src/messages/delivery/delivery.ts';
 import { FakeClock } from '../../support/fakes/fake-clock.ts';
 import { NOW } from '../../support/harness/mail-rows.ts';
+import { byHand } from '../../support/harness/limit-rows.ts';
 import { accepted } from '../../support/harness/outcomes.ts';
 import { openTempDatabase, type TempDatabase } from '../../support/harness/temp-database.ts';
 
@@ -364,6 +365,86 @@ describe('messages/limits/counts', () => {
       const [limit] = found.book.counts.limitsAt({ source: '', site: 'x' }, null);
       assert.ok(limit);
       assert.equal(found.book.counts.say(limit), 'the rule one lets 2 mails an hour go; as many have gone');
+    });
+
+    describe('by hand', () => {
+      const byHour = (own: Partial<Limit>): Limit => byHand({ kind: 'limit', perHour: 2, ...own }, NOW);
+      const open = async (): Promise<Node> => {
+        const one = node([]);
+        await one.book.load();
+        return one;
+      };
+      const all = (one: Node, of: MailKey = mail): number => {
+        for (let count = 0; ; count++) if (count === 9 || !one.take('', 'x', accepted(), of)) return count;
+      };
+
+      for (const [what, own, of, most] of [
+        ['all mail', {}, mail, 2],
+        ['a lane', { site: 'x' }, mail, 2],
+        ['another lane', { site: 'y' }, mail, 9],
+        ['another source', { source: 'out1' }, mail, 9],
+        ['a domain', { domain: 'dest.test' }, mail, 2],
+        ['an account in a lane', { site: 'x', account: 'acc_1' }, mail, 2],
+        ['another account', { account: 'acc_2' }, mail, 9],
+        ['a stream', { stream: 'news' }, { ...mail, stream: 'news' }, 2],
+        ['another stream', { stream: 'news' }, { ...mail, stream: 'codes' }, 9],
+      ] as const)
+        it(`about ${what}: ${most === 2 ? 'so many go' : 'it is not counted'}`, async () => {
+          const one = await open();
+          await one.book.add(byHour(own));
+          assert.equal(all(one, of), most);
+        });
+
+      it('let so many go in the hour until they end, count on over a restart and if the number changes, and say so', async () => {
+        const first = await open();
+        await first.book.add(byHour({ site: 'x', cause: 'ticket 9' }));
+        assert.equal(all(first), 2);
+        assert.equal(first.waits('', 'x'), Math.floor(NOW / HOUR + 1) * HOUR);
+        const [limit] = first.book.counts.limitsAt({ source: '', site: 'x' }, null);
+        assert.ok(limit);
+        assert.equal(
+          first.book.counts.say(limit),
+          'the limit of the lane x lets 2 mails an hour go (ticket 9); as many have gone',
+        );
+        await first.book.write();
+        const second = await open();
+        assert.equal(all(second), 0);
+        await second.book.add(byHour({ site: 'x', perHour: 5, until: NOW + 1000, changedAt: NOW + 1 }));
+        assert.deepEqual([second.book.listByHand().length, all(second)], [1, 3]);
+        assert.equal(second.waits('', 'x'), NOW + 1000);
+        clock.advance(1000);
+        assert.equal(all(second), 9);
+      });
+
+      it('end for mail that is held by its stream when nothing limits it any more', async () => {
+        const one = await open();
+        await one.book.add(byHour({ stream: 'news' }));
+        assert.equal(one.book.counts.needStreams, true);
+        assert.equal(all(one, { ...mail, stream: 'news' }), 2);
+        const [limit] = one.book.counts.limitsAt({ source: '', site: 'x' }, null);
+        assert.ok(limit);
+        const hold = one.book.counts.holdBy(limit, NOW + HOUR);
+        assert.match(hold?.why ?? '', /^the limit of the stream news lets no more of this mail go before 2026/);
+        assert.equal(hold?.by, `rule:hld_1@${String(NOW + HOUR)}`);
+        await one.book.add(byHour({ stream: 'news', perHour: 3, changedAt: NOW + 1 }));
+        assert.equal(one.book.counts.holdOf(hold.by), null, 'more may go');
+        await one.book.endByHand(['hld_1']);
+        assert.deepEqual([one.book.counts.needStreams, all(one, { ...mail, stream: 'news' })], [false, 9]);
+      });
+
+      it('reach the other nodes, which share the number', async () => {
+        const nodes = [node([], 2), node([], 2)];
+        for (const { book } of nodes) await book.load();
+        await nodes[0]?.book.add(byHour({ site: 'x', perHour: 6 }));
+        const sent = [0, 0];
+        for (let look = 0; look < 6; look++) {
+          clock.advance(2000);
+          for (const { book } of nodes) await book.reread();
+          for (const [at, one] of nodes.entries()) while (one.take('', 'x')) sent[at] = (sent[at] ?? 0) + 1;
+          for (const { book } of nodes) await book.write();
+        }
+        assert.deepEqual(sent, [3, 3]);
+      });
     });
 
     it('are divided between nodes: what is left is read again, and never exceeded', async () => {

@@ -46,6 +46,8 @@ const hold = {
   target: 'dest.test',
   connections: null,
   per_minute: null,
+  per_hour: null,
+  per_day: null,
   note: 'ticket 99',
   until: null,
   created_at: rfc(NOW),

@@ -16,6 +16,8 @@ export function limitRow(own: Partial<LimitRow>): LimitRow {
     ceiling: null,
     per_minute: null,
     known_per_minute: null,
+    per_hour: null,
+    per_day: null,
     until: 0,
     step: 0,
     since: 0,
