@@ -72,12 +72,15 @@ async function cutFromTheWorld({ site, target }: FaultRound): Promise<void> {
   site.letThrough(target.name);
 }
 
-/** Ahead or behind by up to 5 seconds, and back. */
-async function moveClock({ cluster, target, random }: FaultRound): Promise<void> {
-  cluster.setClock(target, Math.round((random() - 0.5) * 10_000));
-  await sleep(10_000);
-  cluster.setClock(target, 0);
-}
+/** Ahead or behind by `least` to `most` ms, and back. */
+const moveClock =
+  (least: number, most: number): Fault['run'] =>
+  async ({ cluster, target, random }) => {
+    const ms = least + random() * (most - least);
+    cluster.setClock(target, Math.round(random() < 0.5 ? -ms : ms));
+    await sleep(10_000);
+    cluster.setClock(target, 0);
+  };
 
 /** The nodes stay down long enough for others to take over. */
 async function kill(cluster: NodeCluster, targets: readonly TortureNode[], random: () => number): Promise<void> {
@@ -111,6 +114,9 @@ async function drainEach({ cluster, random, site, problem }: FaultRound): Promis
 
 /** So long a node cannot reach the mail hosts, in ms. */
 const UNREACHED_MS = 8000;
+/** A node whose clock differs by 2 s leaves, since that of others is right; it looks while the machine is busy. */
+const MOST_CLOCK_MS = 1700;
+const LEAST_WRONG_CLOCK_MS = 2500;
 /** So long no commit is answered, in ms: all leases run out. */
 const WITHOUT_STANDBY_MS = 20_000;
 
@@ -150,7 +156,8 @@ export const faults: readonly Fault[] = [
   },
   // Its dials were refused again and again, so the next one comes up to 18 s later.
   { ...one('node cut from the world', cutFromTheWorld), withinMs: UNREACHED_MS + 18_000 },
-  { name: 'clock moved', whom: 'none', withinMs: TAKEOVER_MS, run: moveClock },
+  { name: 'clock moved', whom: 'none', withinMs: TAKEOVER_MS, run: moveClock(0, MOST_CLOCK_MS) },
+  one('clock wrong', moveClock(LEAST_WRONG_CLOCK_MS, 5000)),
   {
     name: 'each node restarted in turn',
     whom: 'each',
