@@ -45,7 +45,7 @@ export interface EngineDeps extends Omit<PrepareDeps, 'db' | 'holdOf' | 'ownName
   sources: Sources;
   limits: LimitBook;
   holds: Holds;
-  nodes: Pick<Nodes, 'epoch' | 'isLeader' | 'hasOthers' | 'ended' | 'listen' | 'onChange'>;
+  nodes: Pick<Nodes, 'epoch' | 'isLeader' | 'hasOthers' | 'ended' | 'listen' | 'onChange' | 'setDraining'>;
   owners: Pick<Owners, 'isOurs' | 'onChange'>;
   random: () => number;
   /** Reads refusals, by the operator's rules too. */

@@ -40,11 +40,12 @@ export class LaneReports {
 
   /** Returns at most `most` lanes, since thousands take too long, those with work first. Of the fullest at most half rest, with mail on disk. */
   lanes(most: number, first: 'fullest' | 'busiest'): Promise<LaneReport[]> {
-    const atWork = this.engine.lanes
-      .views()
-      .filter(({ waiting, slots }) => (first === 'fullest' ? waiting : slots) > 0);
-    const views = atWork.length < most ? this.names().map((name) => this.engine.lanes.view(name)) : atWork;
-    const resting = first === 'fullest' ? this.engine.control.atRest().slice(0, most / 2) : [];
+    const { lanes, control } = this.engine;
+    const known = lanes.views();
+    const atWork = known.filter(({ waiting, slots }) => (first === 'fullest' ? waiting : slots) > 0);
+    const all = (): Set<string> => new Set([...known.map(({ name }) => name), ...control.names().reverse()]);
+    const views = atWork.length < most ? [...all()].map((name) => lanes.view(name)) : atWork;
+    const resting = first === 'fullest' ? control.atRest().slice(0, most / 2) : [];
     const names = new Set([...resting, ...views.sort(orders[first]).map(({ name }) => name)]);
     return mapInSlices([...names].slice(0, most), (name) => this.reportOf(name));
   }
@@ -57,7 +58,9 @@ export class LaneReports {
 
   /** Returns the lanes of a site that are known, one for each source that mail has left from. */
   lanesOfSite(site: string): LaneReport[] {
-    return this.namesOfSite(site).flatMap((name) => this.lane(name) ?? []);
+    const { sources } = this.engine;
+    const names = sources.named ? sources.list().map(({ name }) => laneName(site, name)) : [site];
+    return names.flatMap((name) => this.lane(name) ?? []);
   }
 
   /** Returns the lane of a domain, as it was last known. If it is not, the domain is looked up for the next report. */
@@ -108,11 +111,6 @@ export class LaneReports {
     return { held, waits: this.siteWaits(known, { account, domain, stream: stream ?? undefined }, pool) };
   }
 
-  private names(): string[] {
-    const { lanes, control } = this.engine;
-    return [...new Set([...lanes.views().map(({ name }) => name), ...control.names().reverse()])];
-  }
-
   /** The workers of a lane whose mail needs no connection are not counted, since they use none. */
   private reportOf(name: string): LaneReport {
     const { waiting } = this.engine.lanes.view(name);
@@ -123,11 +121,6 @@ export class LaneReports {
   private viewOf(name: string): LaneView {
     const view = this.engine.lanes.view(name);
     return { ...view, waiting: view.waiting + this.engine.aside.count(name) };
-  }
-
-  private namesOfSite(site: string): string[] {
-    const { sources } = this.engine;
-    return sources.named ? sources.list().map(({ name }) => laneName(site, name)) : [site];
   }
 
   /** Returns what a mail waits for by the source that sends it: if one of its pool may go on, only what that one waits for. */

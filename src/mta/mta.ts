@@ -134,6 +134,7 @@ export class Mta {
       if (message === null && !this.engine.isStopping) void this.engine.dueQueue.scan().catch(this.logStorageFailure);
     });
     await this.sweeper.start();
+    await nodes.setDraining(nodes.epoch, false);
     void this.meetLanes().catch(this.logStorageFailure);
   }
 

@@ -114,13 +114,15 @@ export class Placing {
       return false;
     }
     if (known.kind !== 'site') return true;
-    const allowed = this.engine.control.allowanceOf(lane, mailKeyOf(job));
+    const { control, clock } = this.engine;
+    const allowed = control.allowanceOf(lane, mailKeyOf(job));
     if (allowed.kind === 'wait') {
       this.releaseQuota(job);
       if (this.hasOpenSource(known, job)) this.place(job);
-      else if (allowed.limit.kind === 'rate')
-        this.engine.aside.add(lane, [`rate ${job.domain}`], job, this.monotonic(allowed.until));
-      else {
+      else if (allowed.limit.kind === 'rate') {
+        const until = allowed.until - clock.now() + clock.monotonic();
+        this.engine.aside.add(lane, [`rate ${job.domain}`], job, until);
+      } else {
         const hold = this.streamHold(allowed);
         if (hold !== null) return { kind: 'held', hold };
         this.engine.dueQueue.rest(job, allowed.until);
@@ -128,7 +130,7 @@ export class Placing {
       return false;
     }
     if (known.operator != null && !this.hasHost(lane, known, source, job)) return false;
-    this.engine.control.take(lane, mailKeyOf(job));
+    control.take(lane, mailKeyOf(job));
     job.pacedLane = lane;
     return true;
   }
@@ -338,11 +340,6 @@ export class Placing {
       if (until === null) lanes.offer(lane, job);
       else dueQueue.rest(job, until);
     }
-  }
-
-  private monotonic(at: number): number {
-    const { clock } = this.engine;
-    return at - clock.now() + clock.monotonic();
   }
 
   /** Returns whether a host of the job's own domain can be had; puts the job aside if none can. For operators' lanes. */

@@ -128,8 +128,8 @@ export const holdOperations = {
     answer: z.object({ data: many(Hold) }),
     act: { says: 'released the {scope} {target}', type: 'hold', named: 'target', keeps: holdMembers },
     body: z.strictObject({ ...partArguments, id: z.string().max(100).optional() }),
-    async dryRun(deps, { id, ...named }) {
-      const ended = await holdsNamed(deps, id ?? (await partFor(deps, named, noAct)));
+    async dryRun(deps, named) {
+      const ended = await holdsNamed(deps, named, noAct);
       const rows = await deps.db
         .reader('deliveries')
         .whereIn('held_by', ended.map(keyOf))
@@ -139,7 +139,7 @@ export const holdOperations = {
     },
     async run(deps, { id, ...named }, act) {
       act.on({ before: id === undefined ? pointedAt(named) : { scope: 'hold', target: id } });
-      const ended = await holdsNamed(deps, id ?? (await partFor(deps, named, act)));
+      const ended = await holdsNamed(deps, { id, ...named }, act);
       await endHolds(deps, ended, act);
       return { data: ended.map(holdRecord) };
     },
@@ -229,9 +229,16 @@ async function waitingOf(deps: OperatorDeps, { source, ...named }: NamedPart): P
 const catchesNew = (isNew: boolean, part: Part): boolean => isNew || isLane(part) || part.source !== ANY_SOURCE;
 
 /** Returns the holds with this id or of this part. Throws `not_found`. */
-async function holdsNamed(deps: OperatorDeps, named: string | Part): Promise<Limit[]> {
+async function holdsNamed(
+  deps: OperatorDeps,
+  { id, ...named }: NamedPart & { id?: string | undefined },
+  act: Pick<Act, 'concerns'>,
+): Promise<Limit[]> {
+  if (id !== undefined && Object.values(named).some((one) => one !== undefined))
+    throw new Problem('invalid_field', 'name a hold by its id, or what it is of, but not both');
+  const part = id === undefined ? await partFor(deps, named, act) : null;
   const all = await holdsInForce(deps);
-  const found = typeof named === 'string' ? all.filter(({ id }) => id === named) : holdsOf(named, all);
+  const found = part === null ? all.filter((one) => one.id === id) : holdsOf(part, all);
   if (found.length === 0) throw new Problem('not_found', 'there is no such hold: see `posthorn queue holds`');
   return found;
 }

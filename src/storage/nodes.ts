@@ -9,7 +9,7 @@ export interface NodeRecord {
   readonly epoch: number;
   readonly name: string;
   readonly version: string;
-  /** It finishes what it has begun and takes nothing new, on an operator's request. */
+  /** It finishes what it has begun and takes nothing new: it starts or stops, or an operator has asked for that. */
   readonly isDraining: boolean;
   readonly isLeader: boolean;
   /** It sends mail and calls webhooks: the role `delivery` of the setting `node.roles`. */
@@ -86,7 +86,7 @@ export interface Nodes {
   remove(epoch: number): Promise<void>;
 }
 
-/** Returns whether an operator has asked this node to take nothing new. */
+/** Returns whether this node takes nothing new. */
 export const isDraining = (nodes: Pick<Nodes, 'epoch' | 'list'>): boolean =>
   nodes.list().some((one) => one.isDraining && one.epoch === nodes.epoch);
 

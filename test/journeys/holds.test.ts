@@ -234,6 +234,7 @@ describe('journey: holds', () => {
     ['no such account', 'queue.hold', { account: 'nobody' }, 'not_found'],
     ['a time that is too short', 'queue.hold', { domain: 'a.test', for_ms: 1 }, 'invalid_field'],
     ['a hold that is not there', 'queue.release', { id: 'hld_x' }, 'not_found'],
+    ['a hold and a part', 'queue.release', { id: 'hld_x', domain: 'a.test' }, 'invalid_field'],
     ['a part without a hold', 'queue.release', { domain: 'a.test' }, 'not_found'],
     ['a lane without a limit', 'queue.limit', { lane: 'mx' }, 'not_found'],
     ['no connection at all', 'queue.limit', { lane: 'mx', connections: 0 }, 'invalid_field'],

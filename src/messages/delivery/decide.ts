@@ -27,9 +27,7 @@ export function decide(state: DeliveryState, change: DeliveryChange, now: number
         ? decideOutcome(state, change.outcome, now)
         : decideLateOutcome(state, change, now);
     case 'released':
-      return isHolder(state, change)
-        ? updateState(state, { dueAt: change.dueAt, claimEpoch: null, attemptCount: state.attemptCount - 1 })
-        : ignoreChange(state);
+      return isHolder(state, change) ? decideRelease(state, change.dueAt, now) : ignoreChange(state);
     case 'orphaned':
       return state.claimEpoch === change.epoch && isWaiting(state.status)
         ? decideOrphan(state, change.retryAt, now)
@@ -247,13 +245,7 @@ function decideOutcome(state: DeliveryState, result: Outcome, now: number): Deci
     case 'deferred':
       return decideDeferral(state, result, now);
     case 'uncertain':
-      return deferUntil(
-        withExistingDomain(withReply(state, facts)),
-        { class: 'soft', reason: 'network' },
-        facts,
-        'uncertain',
-        result.retryAt,
-      );
+      return deferUntil(withExistingDomain(withReply(state, facts)), noNetwork, facts, 'uncertain', result.retryAt);
     case 'failed':
       return moveToStatus(withReply(state, facts), 'failed', {
         attempt: { facts, outcome: 'refused', verdict: null, nextAttemptAt: null },
@@ -345,21 +337,30 @@ function decideLateOutcome(
   return { ...ignoreChange(state), attempt: { facts: result.facts, outcome: kind, verdict, nextAttemptAt: null } };
 }
 
-function decideOrphan(state: DeliveryState, retryAt: number, now: number): Decision {
-  const facts: AttemptFacts = {
-    startedAt: now,
-    endedAt: now,
-    mx: null,
-    ip: null,
-    source: null,
-    tls: null,
-    timings: {},
-    smtpCode: null,
-    enhancedCode: null,
-    smtpReply: 'the program ended during this attempt',
-  };
-  return deferUntil(state, { class: 'soft', reason: 'network' }, facts, 'uncertain', retryAt);
+const decideOrphan = (state: DeliveryState, retryAt: number, now: number): Decision =>
+  deferUntil(state, noNetwork, unanswered(now, 'the program ended during this attempt'), 'uncertain', retryAt);
+
+/** The attempt does not count, as nothing was offered; mail that was never tried is deferred by it. */
+function decideRelease(state: DeliveryState, dueAt: number, now: number): Decision {
+  const deferred = deferUntil(state, noNetwork, unanswered(now, null), 'deferred', dueAt);
+  const uncounted = { ...deferred.state, attemptCount: state.attemptCount - 1 };
+  return state.status === 'deferred' ? updateState(uncounted, {}) : { ...deferred, state: uncounted, attempt: null };
 }
+
+const noNetwork: Verdict = { class: 'soft', reason: 'network' };
+
+const unanswered = (now: number, smtpReply: string | null): AttemptFacts => ({
+  startedAt: now,
+  endedAt: now,
+  mx: null,
+  ip: null,
+  source: null,
+  tls: null,
+  timings: {},
+  smtpCode: null,
+  enhancedCode: null,
+  smtpReply,
+});
 
 /**
  * Gives the delivery up because its time is over. The last reply says why, or, if no host ever answered, `waitedFor`. Mail that we

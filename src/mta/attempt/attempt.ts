@@ -212,16 +212,12 @@ export class Attempts {
       if (tried.kind === 'unmade') return this.fail(job, tried.failure, number);
       const { outcome } = tried;
       isLearnt = true;
-      const learnt = control.learn(
-        lane,
-        key,
-        aboutThisMail(mail, outcome),
-        this.engine.placing.hasOpenSource(site, job),
-      );
+      const hasOtherSource = this.engine.placing.hasOpenSource(site, job);
+      const learnt = control.learn(lane, key, aboutThisMail(mail, outcome), hasOtherSource);
       this.note(job, mail, site, number, learnt);
       return done(learnt);
     } finally {
-      if (!isLearnt) control.dropped(lane, key);
+      if (!isLearnt) control.putBack(lane, key);
     }
   }
 

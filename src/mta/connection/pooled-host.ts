@@ -216,8 +216,9 @@ export function waitOf(
   return soonest(gate, Math.max(gate.refusedAt + RAISE_MS, gate.raisedAt + NEXT_RAISE_MS), now);
 }
 
-const soonest = ({ cause, since }: DialGate, at: number, now: number): GateWait | null =>
-  now >= at ? null : { why: 'cap', until: at, cause, since };
+/** The cause is that of the last failure, which may have been of another kind. */
+const soonest = ({ cause, since, refusedAt }: DialGate, at: number, now: number): GateWait | null =>
+  now >= at ? null : { why: 'cap', until: at, cause: since === refusedAt ? cause : '', since: refusedAt };
 
 export interface DialFailure {
   text: string;

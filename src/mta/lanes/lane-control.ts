@@ -131,6 +131,7 @@ export class LaneControl {
     this.count(state, mail, 1);
   }
 
+  /** Counts it no more: it was not offered. */
   putBack(lane: string, mail: MailKey): void {
     const state = this.stateOf(lane);
     const now = this.engine.clock.now();
@@ -165,14 +166,6 @@ export class LaneControl {
     if (lesson.ended.length > 0) this.end(lane, state, lesson.ended);
     this.applyRules(lane, state, lesson.isOneDomains ? mail.domain : null, outcome);
     return lesson.outcome;
-  }
-
-  dropped(lane: string, mail: MailKey): void {
-    const state = this.stateOf(lane);
-    const now = this.engine.clock.now();
-    for (const traffic of trafficsOf(state, mail.domain, now)) traffic.end();
-    this.count(state, mail, -1);
-    this.endProbes(state, mail);
   }
 
   /** Notes that a worker found no connection and has ended: no other is started for a second, unless the pool wakes the lane. */
@@ -414,13 +407,17 @@ export class LaneControl {
     const before = limits.get(keyOf(limit));
     limits.put([limit]);
     if (!stands(limit)) return;
+    if (limit.kind === 'rate')
+      this.momentOf(state)
+        .trafficOf(limit.domain)
+        ?.rest(limit.until, limit.perMinute ?? 1);
     const isChanged =
       before?.connections !== limit.connections ||
       before.perMinute !== limit.perMinute ||
       (isClosing(limit) && before.until !== limit.until);
     if (!isChanged) return;
     this.note(lane, state, changeOf(limit, 'set'));
-    if (isClosing(limit)) logOf(log, lane, state.source, limit);
+    logOf(log, lane, state.source, limit);
     if (limit.kind === 'connections' && (limit.connections ?? 0) > (before?.connections ?? 0)) lanes.pump(lane);
     else if (limit.until > this.engine.clock.now() && limit.kind !== 'connections') placing.moveOn(lane);
   }

@@ -4,6 +4,7 @@
  */
 import type { Clock } from '../../base/clock.ts';
 import type { Log } from '../../base/log.ts';
+import { pluralize } from '../../base/pluralize.ts';
 import {
   limitsByHand,
   type LaneLimit,
@@ -21,7 +22,6 @@ import {
   type ClosingKind,
   type Limit,
   type MailKey,
-  type LimitKind,
 } from '../../messages/limits/limit.ts';
 import type { Pool } from '../connection/pool.ts';
 import type { GateWait } from '../connection/pooled-host.ts';
@@ -146,10 +146,7 @@ function limitWait(state: LaneState, limit: Limit, around: Surroundings): LaneWa
 }
 
 function wholeWait(state: LaneState, limit: Limit, around: Surroundings): LaneWait {
-  const {
-    clock,
-    moment: { probes },
-  } = around;
+  const { clock, moment } = around;
   if (limit.kind === 'limit') return operatorsRateWait(state, limit, around);
   const { kind, domain, account, site, cause, since, until } = limit;
   const now = clock.now();
@@ -158,7 +155,7 @@ function wholeWait(state: LaneState, limit: Limit, around: Surroundings): LaneWa
   if (kind === 'rate') {
     const traffic = (domain === null ? state.traffic : trafficsOf(state, domain, now)[1]) ?? state.traffic;
     const at = Math.max(until, traffic.readyAt(limit.perMinute, now));
-    const message = `${whom} takes about ${mails(limit.perMinute ?? 0)} a minute: "${cause}".`;
+    const message = `${whom} takes about ${pluralize(limit.perMinute ?? 0, 'mail')} a minute: "${cause}".`;
     return laneWait('rate_limited', message, { since, until: at > now ? at : null, by: 'receiver' });
   }
   if (kind === 'rule')
@@ -169,7 +166,7 @@ function wholeWait(state: LaneState, limit: Limit, around: Surroundings): LaneWa
       kind,
       stops: true,
     });
-  const isProbing = now >= until && probes.has(keyOf(limit));
+  const isProbing = now >= until && moment.probes.has(keyOf(limit));
   const next = isProbing
     ? ' One mail is trying now.'
     : ' One mail tries when that is over, and ends it if it is accepted.';
@@ -254,7 +251,7 @@ function shareWait({ part: { nodes, isNew }, connections, view }: Surroundings, 
   if ((nodes === 1 && !isNew) || view.waiting === 0 || view.slots < connections) return null;
   const message = isNew
     ? `Other nodes may send to ${name} as well: the one that has this mail keeps to one connection until they know of it.`
-    : `${String(nodes)} nodes have mail for ${name} and share its limits: each has ${connections === 1 ? '1 connection' : `${String(connections)} connections`}.`;
+    : `${String(nodes)} nodes have mail for ${name} and share its limits: each has ${pluralize(connections, 'connection')}.`;
   return laneWait('connections_in_use', message);
 }
 
@@ -262,7 +259,7 @@ function operatorsRateWait(state: LaneState, limit: Limit, { clock, part }: Surr
   const { perMinute, since, cause } = limit;
   const now = clock.now();
   const at = state.traffic.spreadAt(now);
-  const message = `Mail to ${nameOf(state)} is limited to ${mails(perMinute ?? 0)} a minute${herePart(perMinute ?? 0, shareOf(limit, part.nodes) ?? 0)}${cause === '' ? '' : ` (${cause})`}.`;
+  const message = `Mail to ${nameOf(state)} is limited to ${pluralize(perMinute ?? 0, 'mail')} a minute${herePart(perMinute ?? 0, shareOf(limit, part.nodes) ?? 0)}${cause === '' ? '' : ` (${cause})`}.`;
   return laneWait('rate_limited', message, { since, until: at > now ? at : null, by: 'operator' });
 }
 
@@ -302,8 +299,6 @@ function limitsOf(state: LaneState, { limits: standing, pool, clock, part, conne
   return limits;
 }
 
-const mails = (count: number): string => (count === 1 ? '1 mail' : `${String(count)} mails`);
-
 export function changeOf(limit: Limit, how: 'set' | 'ended'): Omit<LaneChange, 'at'> {
   const { kind, connections, perMinute, until, cause, account, domain, site } = limit;
   const scope = [
@@ -312,7 +307,7 @@ export function changeOf(limit: Limit, how: 'set' | 'ended'): Omit<LaneChange, '
     ...(site === '' ? ['every site'] : []),
   ].join(', ');
   const part = scope === '' ? '' : ` for ${scope}`;
-  if (kind === 'connections') return { what: 'connections', to: countConnections(connections ?? 0), cause };
+  if (kind === 'connections') return { what: 'connections', to: pluralize(connections ?? 0, 'connection'), cause };
   if (kind === 'rate')
     return {
       what: 'pace',
@@ -330,24 +325,23 @@ export function changeOf(limit: Limit, how: 'set' | 'ended'): Omit<LaneChange, '
 export function logOf(log: Log, lane: string, source: string | null, limit: Limit): void {
   const { kind, account, domain, site, cause: reply } = limit;
   const until = new Date(limit.until).toISOString();
-  if (kind === 'rule' || kind === 'hold' || kind === 'limit' || kind === 'count') return;
+  if (!isClosing(limit) || kind === 'rule') return;
   if (kind === 'block_list')
     log.error(
       { event: 'source_blocklisted', source, site: site === '' ? null : site, domain, until, reply },
       logMessages.block_list,
     );
-  else log.error({ event: 'lane_rests', lane, kind, account, domain, until, reply }, logMessages[kind]);
+  else
+    log.error(
+      { event: 'lane_rests', lane, kind, account, domain, until, reply },
+      logMessages[kind as keyof typeof logMessages],
+    );
 }
 
-export const countConnections = (count: number): string =>
-  count === 1 ? '1 connection' : `${String(count)} connections`;
-
-const logMessages: Readonly<Record<Exclude<LimitKind, 'rule' | 'hold' | 'limit' | 'count'>, string>> = {
+const logMessages: Readonly<Record<Exclude<ClosingKind, 'rule'>, string>> = {
   sender: 'a receiver refuses mail from us again and again: mail for it waits, and one mail tries from time to time',
   block_list:
     'a block list keeps a source out: its mail waits or goes by another source, and one mail tries from time to time',
   load: 'a receiver cannot take mail now: mail for it waits, and one mail tries from time to time',
   tls: 'mail hosts do not have the TLS that is asked for: mail for them waits, and one mail tries from time to time',
-  rate: 'a receiver takes only so much mail in a time',
-  connections: 'a receiver takes only so many connections',
 };

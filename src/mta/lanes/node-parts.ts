@@ -134,9 +134,7 @@ export class NodeParts {
     const kept = isAlone ? [] : all.filter((lane) => !over.includes(lane));
     for (let from = 0; from < Math.max(over.length, kept.length); from += MOST_AT_ONCE) {
       const some = kept.slice(from, from + MOST_AT_ONCE);
-      const fresh = some.filter(
-        (lane) => this.own.get(lane)?.since === undefined || this.own.get(lane)?.since === -Infinity,
-      );
+      const fresh = some.filter((lane) => (this.own.get(lane)?.since ?? -Infinity) === -Infinity);
       // The rows of others are read in the transaction that writes ours: of two nodes that begin at the same time one sees the other.
       const rows = await db.commit.transact(async (tx) => {
         const gone = over.slice(from, from + MOST_AT_ONCE);

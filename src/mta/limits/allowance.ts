@@ -73,6 +73,8 @@ interface AcceptedMails {
 const SECONDS = 62;
 /** There are thousands of lanes, and most of them accept a mail now and then. */
 const none: readonly AcceptedMails[] = [];
+/** Mails that were due within so many ms go together after the machine was busy. */
+const LATE_MS = 300;
 
 export class Traffic {
   /** Oldest first. */
@@ -93,7 +95,7 @@ export class Traffic {
     this.inFlight++;
     const gap = perMinute === null ? 0 : MINUTE_MS / perMinute;
     // A mail that begins a little late does not put off all that follow.
-    this.nextAt = Math.max(this.nextAt, now - gap) + gap;
+    this.nextAt = Math.max(this.nextAt, now - Math.max(gap, LATE_MS)) + gap;
   }
 
   putBack(perMinute: number | null): void {
@@ -133,6 +135,11 @@ export class Traffic {
     if (accepted < perMinute) return Math.max(spread, now + PROBE_LOOK_MS);
     const oldest = this.accepted.find((one) => isRecent(one, now));
     return Math.max(spread, oldest === undefined ? now + 1000 : (oldest.second + SECONDS) * 1000);
+  }
+
+  /** Notes that nothing goes before then: of what is due meanwhile one mail is made up for. */
+  rest(until: number, perMinute: number): void {
+    this.nextAt = Math.max(this.nextAt, until - MINUTE_MS / perMinute);
   }
 
   /** Lets the next mail go at once. */

@@ -176,7 +176,11 @@ class Teaching {
       const domains = lane.isShared ? [mail.domain, ...(isForAll ? [null] : [])] : [null];
       for (const domain of domains) {
         const limit = this.find('rate', { domain }) ?? newLimit('rate', this.about({ domain }), now);
-        const next = slowed(limit, { reply, startedAt: facts.startedAt, lastMinute: lane.lastMinute(domain) }, now);
+        const next = slowed(
+          limit,
+          { reply, startedAt: facts.startedAt, acceptedWithin: (ms) => lane.lastMinute(domain, ms) },
+          now,
+        );
         if (next !== limit) this.changed.push(next);
       }
     } else if (isForAll) {
@@ -379,17 +383,21 @@ const GROWTH = [1.1, 1.25, 1.5, 2] as const;
 /** The same after the first refusal of all: a receiver that lets few mails through at once may take many in a minute. */
 const GROWTH_AT_FIRST = [2] as const;
 const GROWTH_AT_FIRST_MS = 3_000;
+/** In the minute after that refusal, what was accepted in so many ms says more than the minute, in which the number was small at first. */
+const EARLY_MS = 15_000;
 const FIRST_GROWTH_MS = MINUTE_MS;
 const NEXT_GROWTH_MS = 30_000;
 
 /** Returns the limit after a refusal of one more mail; the same one if that mail was let go before the last refusal was known. */
 export function slowed(
   limit: Limit,
-  { reply, startedAt, lastMinute }: { reply: string; startedAt: number; lastMinute: number },
+  { reply, startedAt, acceptedWithin }: { reply: string; startedAt: number; acceptedWithin: (ms?: number) => number },
   now: number,
 ): Limit {
   if (limit.refusedAt > 0 && startedAt < limit.until) return limit;
   const { perMinute: before } = limit;
+  const isEarly = before !== null && now - limit.since < MINUTE_MS;
+  const lastMinute = Math.max(acceptedWithin(), isEarly ? acceptedWithin(EARLY_MS) * (MINUTE_MS / EARLY_MS) : 0);
   // Nothing was accepted since the last refusal: it is too early still.
   const isAgain = limit.refusedAt > 0 && limit.step === -1;
   const pause = isAgain
@@ -431,13 +439,15 @@ const firstNumber = (lastMinute: number): number => (lastMinute === 0 ? COLD_PER
 export function taken(limit: Limit, acceptedWithin: (ms?: number) => number, now: number): Limit | null {
   const { perMinute, knownPerMinute: known } = limit;
   if (perMinute === null) return limit;
+  // It was under way when the last refusal came. The number after the first one is one more than with those.
+  if (now < limit.until) return isFirst(limit) ? { ...limit, perMinute: perMinute + 1 } : limit;
   const first = limit.step === -1 ? { ...limit, step: 0 } : limit;
   const age = now - limit.changedAt;
   if (known !== null && perMinute < known) {
     if (age < RETURN_MS) return first;
     return { ...first, perMinute: Math.min(known, Math.ceil(perMinute * RETURN_FACTOR)), changedAt: now };
   }
-  if (age < growsAfter(first) || !isUsed(limit, acceptedWithin, age)) return first;
+  if (age < growsAfter(first) || !isUsed(limit, acceptedWithin, now)) return first;
   const factors = isFirst(limit) ? GROWTH_AT_FIRST : GROWTH;
   const grown = Math.ceil(perMinute * (factors[Math.min(first.step, factors.length - 1)] ?? 2));
   return grown > FORGET_OVER
@@ -446,10 +456,11 @@ export function taken(limit: Limit, acceptedWithin: (ms?: number) => number, now
 }
 
 /** Returns whether the number limits. At first it grows so fast that the last minute says nothing: then what went since it last grew counts. */
-const isUsed = (limit: Limit, acceptedWithin: (ms?: number) => number, age: number): boolean =>
-  isFirst(limit)
-    ? acceptedWithin(age) >= (limit.perMinute ?? 0) * (age / MINUTE_MS) * USED_AT_FIRST
-    : acceptedWithin() >= (limit.perMinute ?? 0) * USED;
+function isUsed(limit: Limit, acceptedWithin: (ms?: number) => number, now: number): boolean {
+  if (!isFirst(limit)) return acceptedWithin() >= (limit.perMinute ?? 0) * USED;
+  const age = Math.min(MINUTE_MS, now - limit.changedAt);
+  return acceptedWithin(age) >= (limit.perMinute ?? 0) * (age / MINUTE_MS) * USED_AT_FIRST;
+}
 
 /** A small number grows by a whole mail, so it waits until about twenty were accepted: else many tries are refused. */
 function growsAfter(limit: Limit): number {

@@ -224,7 +224,7 @@ export async function clockInTheWay(
   );
 }
 
-/** Begins an epoch, adds the row of this node and keeps it alive. `self` is null for a command. */
+/** Begins an epoch, adds the row of this node and keeps it alive. `self` is null for a command; a server drains until it is told to take work. */
 export async function joinNodes(deps: NodeDeps, self: NodeSelf | null): Promise<JoinedNode> {
   const { name, version, facts } = self ?? { name: hostname(), version: '', facts: '{}' };
   const write = (): Promise<{ epoch: number; now_ms: number }[]> =>
@@ -233,11 +233,11 @@ export async function joinNodes(deps: NodeDeps, self: NodeSelf | null): Promise<
          INSERT INTO settings (name, value) VALUES ('epoch', '1')
          ON CONFLICT (name) DO UPDATE SET value = CAST(settings.value AS BIGINT) + 1 RETURNING value
        ), node AS (
-         INSERT INTO nodes (epoch, name, version, facts, is_command)
-         SELECT CAST(value AS BIGINT), ?, ?, ?, CAST(? AS BOOLEAN) FROM begun RETURNING epoch
+         INSERT INTO nodes (epoch, name, version, facts, is_command, is_draining)
+         SELECT CAST(value AS BIGINT), ?, ?, ?, CAST(? AS BOOLEAN), CAST(? AS BOOLEAN) FROM begun RETURNING epoch
        )
        INSERT INTO node_beats (epoch, at) SELECT epoch, clock_timestamp() FROM node RETURNING epoch, ${NOW_MS} AS now_ms`,
-      [name, version, facts, String(self === null)],
+      [name, version, facts, String(self === null), String(self !== null)],
     );
   const { row, look } = await lookAtClocks(deps.clock, write);
   if (row === undefined) throw new Error('the node was not written');

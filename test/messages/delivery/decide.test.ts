@@ -151,7 +151,7 @@ const arrows: readonly {
     name: 'a claim given back untried',
     change: { kind: 'released', epoch: EPOCH, attempt: 1, dueAt: RETRY },
     held: true,
-    to: { sent: { status: 'sent' }, deferred: { status: 'deferred' } },
+    to: { sent: { status: 'deferred', events: ['deferred'] }, deferred: { status: 'deferred' } },
   },
   {
     name: 'the end of the program that held it',

@@ -136,6 +136,12 @@ describe('mta/connection/dial-gate', () => {
     assert.equal(again.cap, 3);
     const full = waitOf(gate, { open: 4, dialling: 0 }, MOST, 1000);
     assert.deepEqual(full, { why: 'cap', until: 31_000, cause: '421 too many connections', since: 1000 });
+    const broken = sessionBroke(gate, 'dot: read ECONNRESET', 2000, 0);
+    assert.deepEqual(
+      waitOf({ ...broken, failures: 0, closedUntil: 0 }, { open: 4, dialling: 0 }, MOST, 3000),
+      { why: 'cap', until: 31_000, cause: '', since: 1000 },
+      'a session that broke since is not what the host has said of the number',
+    );
     assert.equal(isDown({ why: 'cap' }), false, 'mail does not go to a worse host for it');
     assert.equal(waitOf(gate, { open: 3, dialling: 0 }, MOST, 1999)?.until, 2000, 'its place is free soon');
     assert.equal(waitOf(gate, { open: 3, dialling: 0 }, MOST, 2000), null);

@@ -7,6 +7,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { isStorageTrouble } from '../../../src/storage/commit.ts';
 import { openDatabase, type Database } from '../../../src/storage/database.ts';
+import { Owners } from '../../../src/storage/owners.ts';
 import { clockOffIn, rolesIn, type NodeMessage, type Nodes } from '../../../src/storage/nodes.ts';
 import { NodeMessages } from '../../../src/storage/postgres/node-messages.ts';
 import { systemClock } from '../../../src/base/clock.ts';
@@ -218,6 +219,20 @@ describe('storage/postgres: several nodes', () => {
     } finally {
       await connection.close();
     }
+  });
+
+  it('leaves the keys of a server that joins to the others until it takes work: nobody had them while it started', async () => {
+    const one = await join('one');
+    await one.nodes.setDraining(one.nodes.epoch, false);
+    const two = await join('two');
+    const keys = Array.from({ length: 50 }, (_, n) => `${String(n)}.example.com`);
+    const owners = new Owners(two.nodes);
+    assert.deepEqual(
+      keys.filter((key) => owners.isOurs(key)),
+      [],
+    );
+    await two.nodes.setDraining(two.nodes.epoch, false);
+    assert.ok(keys.filter((key) => owners.isOurs(key)).length > 10);
   });
 
   it('carries messages to the other nodes, long lists in parts, and none back to the sender', async () => {

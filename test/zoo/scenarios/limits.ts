@@ -113,6 +113,34 @@ const load = (name: string, words: string): Scenario => ({
   },
 });
 
+/** Under the names of GMX, whose answer closes for an hour; two domains of the same hosts take their mail meanwhile. */
+const gmx: Scenario = {
+  name: 'load-gmx',
+  stepMs: 5_000,
+  about:
+    'four hundred mails to gmx.de, which says for an hour that it rejects them due to policy violations; forty to each of two other domains there',
+  async run(play) {
+    const words =
+      '450-Requested mail action not taken: mailbox unavailable\n450-Reject due to policy violations\n450 For explanation visit https://postmaster.gmx.net/en/error-messages?ip={ip}&c=bip';
+    const host = await play.host({ refuse: [{ at: 'rcpt', words, to: /@gmx\.de>?$/ }] });
+    for (const domain of ['gmx.de', 'gmx.net', 'gmx.at'])
+      play.names.domain(domain, { 'mx00.gmx.net': host.address, 'mx01.gmx.net': host.address });
+    const all = people('gmx.de', 400);
+    const others = [...people('gmx.net', 40), ...people('gmx.at', 40)];
+    play.watch(all.slice(0, 40), 20);
+    await play.send([...all, ...others]);
+    await play.pass(600);
+    play.atMost('attempts in ten minutes', play.receiver.attempts.length - play.taken(others), 10);
+    play.atLeast('mails to the other domains', play.taken(others), others.length);
+    await play.ask(all, { says: /policy violations/, never: /greylist|can be reached/i, inLanes: true });
+    await play.pass(3000);
+    host.behaviour = {};
+    await play.pass(4200);
+    play.atLeast('delivered within seventy minutes more', play.taken(all), 400);
+    play.atMost('bounced', await play.sender.bounced(), 0);
+  },
+};
+
 const silent: Scenario = {
   name: 'silent-hosts',
   about: 'two MX hosts that accept connections and stay silent, before one that greets',
@@ -178,6 +206,6 @@ export const limits: readonly Scenario[] = [
   slow(1),
   slow(10),
   load('apple', '451 4.7.1 Service unavailable - try again later'),
-  load('gmx', '450-Requested mail action not taken: mailbox unavailable\n450 Reject due to policy violations'),
+  gmx,
   silent,
 ];
