@@ -12,7 +12,7 @@ const nowhere = new MessageChannel().port1;
 nowhere.close();
 
 /** Less is left to V8: giving back takes some microseconds. */
-const LEAST_GIVEN = 64 * 1024;
+const LEAST_GIVEN = 32 * 1024;
 
 /** Gives large memory of buffers back at once; V8 would find it at a full collection. Nothing else may need it: they are empty then. */
 export function giveBack(buffers: readonly Uint8Array[]): void {
