@@ -38,20 +38,15 @@ const PIECE_BYTES = 2 * 1024 * 1024;
 const NEXT_PIECE = 1_000_000;
 
 /** Returns the rows to write. A submitted mail has behind its first piece the pieces of a file without a first one. */
-export function rowsInPieces({ contents, attachments }: { contents: ContentRow[]; attachments: AttachmentRow[] }) {
-  const isSmall = (bytes: Buffer | null): boolean => bytes === null || bytes.length <= PIECE_BYTES;
-  if (contents.every(({ raw }) => isSmall(raw)) && attachments.every(({ bytes }) => isSmall(bytes)))
-    return { contents, attachments };
-  return {
-    contents: contents.map((row) => ({ ...row, raw: row.raw?.subarray(0, PIECE_BYTES) ?? null })),
-    attachments: [
-      ...attachments.flatMap(piecesOf),
-      ...contents.flatMap(({ id, raw }) =>
-        raw === null ? [] : piecesOf({ ...NO_FILE, content_id: id, bytes: raw }).slice(1),
-      ),
-    ],
-  };
-}
+export const rowsInPieces = ({ contents, attachments }: { contents: ContentRow[]; attachments: AttachmentRow[] }) => ({
+  contents: contents.map((row) => ({ ...row, raw: row.raw?.subarray(0, PIECE_BYTES) ?? null })),
+  attachments: [
+    ...attachments.flatMap(piecesOf),
+    ...contents.flatMap(({ id, raw }) =>
+      raw === null ? [] : piecesOf({ ...NO_FILE, content_id: id, bytes: raw }).slice(1),
+    ),
+  ],
+});
 
 const NO_FILE = { position: 0, filename: '', content_type: '', cid: null, disposition: 'attachment' } as const;
 
