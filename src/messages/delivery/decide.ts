@@ -9,6 +9,7 @@ import {
   type DeliveryStatus,
   type Hit,
   HELD_BY_US,
+  factsWithoutHost,
   isSuppressing,
   type AttemptFacts,
   type Outcome,
@@ -349,18 +350,8 @@ function decideRelease(state: DeliveryState, dueAt: number, now: number): Decisi
 
 const noNetwork: Verdict = { class: 'soft', reason: 'network' };
 
-const unanswered = (now: number, smtpReply: string | null): AttemptFacts => ({
-  startedAt: now,
-  endedAt: now,
-  mx: null,
-  ip: null,
-  source: null,
-  tls: null,
-  timings: {},
-  smtpCode: null,
-  enhancedCode: null,
-  smtpReply,
-});
+const unanswered = (now: number, smtpReply: string | null): AttemptFacts =>
+  factsWithoutHost({ startedAt: now, endedAt: now }, null, smtpReply);
 
 /**
  * Gives the delivery up because its time is over. The last reply says why, or, if no host ever answered, `waitedFor`. Mail that we

@@ -66,6 +66,17 @@ export interface AttemptFacts {
   smtpReply: string | null;
 }
 
+/** Returns the facts of an attempt in which no host was asked. */
+export const factsWithoutHost = (
+  times: Pick<AttemptFacts, 'startedAt' | 'endedAt'>,
+  enhancedCode: string | null,
+  smtpReply: string | null,
+): AttemptFacts => ({
+  ...times,
+  ...{ mx: null, ip: null, source: null, tls: null, timings: {} },
+  ...{ smtpCode: null, enhancedCode, smtpReply },
+});
+
 /**
  * The subject of a reply, which decides what waits for it (docs/delivery.md, "What a reply teaches"): one recipient, one message, one recipient
  * domain, the mail host, the number of connections or of mails in a time that the receiver takes, its load, its opinion of us as the sender, a block

@@ -3,6 +3,7 @@ import type { SmtpReply } from '../../mail/smtp-reply.ts';
 import { stsNames } from '../../mail/sts-policy.ts';
 import { judge, type Judge, type Judgement, type Refusal } from '../../messages/delivery/classify.ts';
 import {
+  factsWithoutHost,
   HELD_BY_US,
   type AttemptFacts,
   type BounceReason,
@@ -91,17 +92,8 @@ export function outcomeOfDial(
 }
 
 export function outcomeOfRoute(frame: AttemptFrame, route: Exclude<MailRoute, { kind: 'hosts' | 'trouble' }>): Outcome {
-  const facts = (enhancedCode: string | null, text: string): AttemptFacts => ({
-    ...frameFacts(frame),
-    mx: null,
-    ip: null,
-    source: null,
-    tls: null,
-    timings: {},
-    smtpCode: null,
-    enhancedCode,
-    smtpReply: text,
-  });
+  const facts = (enhancedCode: string | null, text: string): AttemptFacts =>
+    factsWithoutHost(frameFacts(frame), enhancedCode, text);
   switch (route.kind) {
     case 'refused':
       return { kind: 'refused', facts: facts(route.enhanced, route.text), verdict: routeVerdicts[route.reason] };

@@ -44,6 +44,7 @@ export type ContentRow = RowOf<typeof contents>;
 export const attachments = table(
   {
     content_id: text(),
+    /** 0, 1 ...; of the further pieces of a large file, and of a large submitted mail, a million more each (messages/store/stored-content.ts). */
     position: integer(),
     filename: text(),
     content_type: text(),

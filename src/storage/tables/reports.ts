@@ -37,8 +37,7 @@ export const reports = table(
 );
 export type ReportRow = RowOf<typeof reports>;
 
-/** A line of a TLS report that we received about mail to us: the sessions with the same result. */
-export const tlsReportRows = table({
+const ofReporter = {
   id: text(),
   /** The mail that brought it (`reports.id`). */
   report_id: text(),
@@ -48,6 +47,11 @@ export const tlsReportRows = table({
   domain: text(),
   from_at: integer(),
   until_at: integer(),
+} as const;
+
+/** A line of a TLS report that we received about mail to us: the sessions with the same result. */
+export const tlsReportRows = table({
+  ...ofReporter,
   policy: text(),
   /** Empty for success. */
   result: text(),
@@ -61,13 +65,7 @@ export type TlsReportLineRow = RowOf<typeof tlsReportRows>;
 
 /** A record of a DMARC aggregate report about mail in our name. */
 export const dmarcRows = table({
-  id: text(),
-  report_id: text(),
-  org: text(),
-  report_key: text(),
-  domain: text(),
-  from_at: integer(),
-  until_at: integer(),
+  ...ofReporter,
   source_ip: text(),
   count: integer(),
   disposition: text(),
