@@ -180,8 +180,8 @@ export const holdOperations = {
         ...limitByHand(deps, 'limit', part, { forMs, note, catchesNew: true }, act),
         ...{ connections: connections ?? null, perMinute: per_minute ?? null },
         ...{ perHour: per_hour ?? null, perDay: per_day ?? null },
-        // Mails that have gone in this hour and on this day count on.
-        ...(before[0] && { id: before[0].id }),
+        // Mails that have gone in this hour and on this day count on. Nodes read a row again if it is newer.
+        ...(before[0] && { id: before[0].id, changedAt: Math.max(deps.clock.now(), before[0].changedAt + 1) }),
       };
       if (ofLane !== undefined && holdRecord(limit).target !== named.lane)
         throw invalid('lane', 'connections and mails a minute are those of a whole lane');

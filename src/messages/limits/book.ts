@@ -426,7 +426,8 @@ const isKept = (limit: Limit): boolean =>
 
 /** A limit that has ended; its row is removed later. */
 const ENDED = -2;
-const ended = (limit: Limit, now: number): Limit => ({ ...limit, until: 0, step: ENDED, changedAt: now });
+const end = { until: 0, step: ENDED };
+const ended = (limit: Limit, now: number): Limit => ({ ...limit, ...end, changedAt: Math.max(now, limit.changedAt) });
 
 export function rowOf(limit: Limit): LimitRow {
   const { id: _, by, perMinute, knownPerMinute, perHour, perDay, changedAt, refusedAt, ...others } = limit;
