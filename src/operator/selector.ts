@@ -245,7 +245,7 @@ export function partOfLane(lane: string): Part {
 
 export const isLane = ({ site }: Pick<Part, 'site'>): boolean => site !== EVERYWHERE;
 
-/** Finds the part for an act, which is noted with its account; `check` says what can be named together. Throws `invalid_field` if it is none, `not_found` if it does not exist. */
+/** Finds the part for an act, which is noted with its account; `check` says what can be named together. Throws `invalid_field` and `not_found`. */
 export async function partFor(
   deps: Pick<OperatorDeps, 'db' | 'config'>,
   named: NamedPart,
