@@ -1,5 +1,4 @@
 /** The check of a send request as plain data: a thread hands over neither Problems nor Buffers. Contents that entries share stay shared. */
-import { withCrlf } from '../mail/re-encode.ts';
 import { Problem, type ProblemCode } from '../base/problem.ts';
 import { asBuffer, ownMemory } from '../base/bytes.ts';
 import {
@@ -47,8 +46,7 @@ export function checkApart(given: JsonObject, rules: SendRules): Exclude<Checked
 
 /** Checks a complete mail, whose octets are in `message` in base64, and the members that come with it. */
 export function checkMail({ message = '', ...members }: JsonObject, rules: SendRules): CheckedSend {
-  // By SMTP each line ends with CRLF as well.
-  const bytes = withCrlf(Buffer.from(typeof message === 'string' ? message : '', 'base64'));
+  const bytes = Buffer.from(typeof message === 'string' ? message : '', 'base64');
   if (bytes.length > rules.limits.messageBytes)
     return refusedMail('message_too_large', `The mail is larger than ${String(rules.limits.messageBytes)} bytes.`);
   if (bytes.length === 0) return refusedMail('missing_field', '`message` is missing.');

@@ -11,6 +11,7 @@ import {
   listenerLimits,
   type ListenerLimits,
   type MailHold,
+  type ReadMail,
   takeMail,
   type TakenMail,
   Tally,
@@ -303,12 +304,14 @@ export class Listener<User> {
     if (open !== undefined) open.isReceiving = true;
     sessions.expectStep(id, limits.dataMs);
     const { announced } = this.viewOf(session);
+    const read: ReadMail = (take) => readData(stream, take);
     const tooSlow = (): void => sessions.cut(id, '4.4.2 the mail came too slowly');
     try {
       const hold = open?.hold ?? null;
       return await takeMail(
         { clock, limits, memory: this.memory, keepBytes: options.keepBytes, ...hold },
-        { read: withCrlfLines((take) => readData(stream, take)), network: open?.network ?? '', announced, tooSlow },
+        // The reader of submitted mail looks at each octet by itself.
+        { read: this.isSubmission ? read : withCrlfLines(read), network: open?.network ?? '', announced, tooSlow },
         async (mail) => {
           const result = await this.handleMail(session, mail, hold);
           this.handlers.ended?.(typeof result === 'string' ? TAKEN : result.code);

@@ -21,24 +21,20 @@ const LONGEST_LINE = 998;
 
 export function survey(octets: Buffer): Survey {
   const found = { hasBareEnd: false, hasLongLine: false, isRelaxed: true };
-  let [last, lineStart] = [0, 0];
+  let lineStart = 0;
   for (let at = 0; at < octets.length; at++) {
     const octet = octets[at] ?? 0;
-    if (octet > SPACE) {
-      last = octet;
-      continue;
-    }
+    if (octet > SPACE) continue;
     if (octet === SPACE) {
-      if (last === SPACE) found.isRelaxed = false;
+      if (octets[at - 1] === SPACE) found.isRelaxed = false;
     } else if (octet === LF) {
-      if (last !== CR) found.hasBareEnd = true;
+      if (octets[at - 1] !== CR) found.hasBareEnd = true;
       if (at - 1 - lineStart > LONGEST_LINE) found.hasLongLine = true;
       lineStart = at + 1;
     } else if (octet === CR) {
-      if (last === SPACE) found.isRelaxed = false;
+      if (octets[at - 1] === SPACE) found.isRelaxed = false;
       if (octets[at + 1] !== LF) found.hasBareEnd = true;
     } else if (octet === TAB) found.isRelaxed = false;
-    last = octet;
   }
   if (octets.length - lineStart > LONGEST_LINE) found.hasLongLine = true;
   return found;

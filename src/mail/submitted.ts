@@ -24,7 +24,7 @@ import {
   type HeaderField,
 } from './header.ts';
 import { relaxedBodyHash } from './dkim/canonicalize.ts';
-import { changeParts, isSealed, repairLongLines, valueOf } from './re-encode.ts';
+import { changeParts, isSealed, repairLongLines, valueOf, withCrlf } from './re-encode.ts';
 
 /** A member of `X-Posthorn-<name>`, in lower case, with its values in their order, decoded: mail programs encode words in any field. */
 export type SubmissionOptions = ReadonlyMap<string, readonly string[]>;
@@ -77,10 +77,12 @@ const LISTS = /^(?:reply-to|to|cc)$/;
 const DATE =
   /^(?:[a-z]{3}\s*,\s*)?\d{1,2}\s+(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)\s+\d{2,4}\s+\d{1,2}:\d{2}(?::\d{2})?\s+(?:[+-]\d{4}|[a-z]{1,5})(?:\s*\(.*\))?$/i;
 
-/** Reads a submitted mail, whose lines end in CRLF (inbound/data-mode.ts). Takes time in proportion to its size. */
+/** Reads a submitted mail; a bare CR or LF becomes CRLF, as in inbound/data-mode.ts. Takes time in proportion to its size. */
 export function readSubmitted(bytes: Buffer): SubmittedMail | RefusedMail {
   if (bytes.includes(0)) return refused('5.6.0 the mail has NUL octets');
-  const { head: headBytes, body, found } = split(withLastCrlf(bytes));
+  const given = split(withLastCrlf(bytes));
+  const hasBareEnd = given.found.hasBareEnd || survey(given.head).hasBareEnd;
+  const { head: headBytes, body, found } = hasBareEnd ? split(withLastCrlf(withCrlf(bytes))) : given;
   if (headBytes.length > LARGEST_HEAD) return refused('5.6.0 the header is too large');
   const head = inForm(textOfHead(headBytes));
   if (head === null)
