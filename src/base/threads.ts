@@ -1,5 +1,5 @@
 /**
- * A few worker threads of one kind for work that would hold up the main loop: started when needed, one job at a time each, ended when idle, and when
+ * A few worker threads of one kind for work that would hold up the main loop: started when needed, one job after the other, ended when idle, and when
  * a job takes too long. What strangers wrote is read in a process that can only read (`confined/process.ts`).
  */
 import v8 from 'node:v8';
@@ -24,6 +24,8 @@ export interface ThreadsOptions {
   /** The source file of the thread: a module that calls `answerJobs` at its end. */
   entry: URL;
   count: number;
+  /** Jobs that a thread has besides the one it does: it need not wait for a turn of the main loop then. None if absent. */
+  ahead?: number;
   /** Jobs that may wait for one; more are refused. */
   mostWaiting: number;
   idleMs: number;
@@ -75,7 +77,8 @@ interface Job<Input, Output> {
 
 interface Thread<Input, Output> {
   worker: Worker | ConfinedProcess;
-  job: Job<Input, Output> | null;
+  /** The one it does, and those after it. */
+  jobs: Job<Input, Output>[];
   timer: Timer;
   /** True when its module is loaded: it has said so, or answered once. */
   isLoaded: boolean;
@@ -87,32 +90,36 @@ export function createThreads<Input, Output>(
 ): Threads<Input, Output> {
   const threads = new Set<Thread<Input, Output>>();
   const waiting: Job<Input, Output>[] = [];
+  const { ahead = 0 } = options;
   let closed = false;
   /** When `start` may start threads again after a failure, on the monotonic clock. */
   let mayStartAt = 0;
 
   function assign(): void {
-    const free = [...threads].find(({ job }) => job === null);
+    const most = threads.size < options.count ? 0 : ahead;
+    const [free] = [...threads].filter(({ jobs }) => jobs.length <= most).sort((a, b) => a.jobs.length - b.jobs.length);
     if (waiting.length === 0 || (free === undefined && threads.size >= options.count)) return;
     const job = waiting.shift();
     if (job === undefined) return;
-    let idle: Thread<Input, Output>;
+    let thread: Thread<Input, Output>;
     try {
-      idle = free ?? start();
+      thread = free ?? start();
     } catch (cause) {
       // No thread is left that would take the others.
       const lost = threads.size === 0 ? waiting.splice(0) : [];
       for (const one of [job, ...lost]) one.reject(new ThreadRefusal('died', { cause, begun: false }));
       return;
     }
-    idle.timer.cancel();
-    idle.job = job;
-    idle.timer = after(options.jobMs + (idle.isLoaded ? 0 : START_MS), idle, 'slow');
-    idle.worker.ref();
+    thread.jobs.push(job);
+    if (thread.jobs.length === 1) {
+      thread.timer.cancel();
+      thread.timer = after(options.jobMs + (thread.isLoaded ? 0 : START_MS), thread, 'slow');
+      thread.worker.ref();
+    }
     try {
-      idle.worker.postMessage(job.input, job.transfer);
+      thread.worker.postMessage(job.input, job.transfer);
     } catch (cause) {
-      void end(idle, new ThreadRefusal('died', { cause }));
+      void end(thread, new ThreadRefusal('died', { cause }));
     }
   }
 
@@ -124,7 +131,7 @@ export function createThreads<Input, Output>(
             resourceLimits: { maxOldGenerationSizeMb: maxHeapMb, maxYoungGenerationSizeMb: maxYoungMb },
           })
         : new ConfinedProcess(options.entry, { ...confined, maxHeapMb });
-    const thread: Thread<Input, Output> = { worker, job: null, timer: { cancel: () => undefined }, isLoaded: false };
+    const thread: Thread<Input, Output> = { worker, jobs: [], timer: { cancel: () => undefined }, isLoaded: false };
     worker.on('message', (output: Output | typeof READY) => {
       if (output === READY) loaded(thread);
       else finish(thread, output);
@@ -137,19 +144,21 @@ export function createThreads<Input, Output>(
 
   function loaded(thread: Thread<Input, Output>): void {
     thread.isLoaded = true;
-    if (thread.job === null) return;
+    if (thread.jobs.length === 0) return;
     thread.timer.cancel();
     thread.timer = after(options.jobMs, thread, 'slow');
   }
 
   function finish(thread: Thread<Input, Output>, output: Output): void {
-    const { job } = thread;
-    thread.job = null;
+    const job = thread.jobs.shift();
     thread.isLoaded = true;
     thread.timer.cancel();
-    thread.timer = after(options.idleMs, thread, 'closed');
-    // An idle thread must not keep the process alive.
-    thread.worker.unref();
+    if (thread.jobs.length > 0) thread.timer = after(options.jobMs, thread, 'slow');
+    else {
+      thread.timer = after(options.idleMs, thread, 'closed');
+      // An idle thread must not keep the process alive.
+      thread.worker.unref();
+    }
     job?.resolve(output);
     if (waiting.length > 0) assign();
   }
@@ -163,9 +172,10 @@ export function createThreads<Input, Output>(
   async function end(thread: Thread<Input, Output>, refusal: ThreadRefusal): Promise<void> {
     thread.timer.cancel();
     if (!threads.delete(thread)) return;
-    if (refusal.why === 'died' && !thread.isLoaded && thread.job === null) startFailed(refusal.cause ?? refusal);
-    thread.job?.reject(refusal);
-    thread.job = null;
+    if (refusal.why === 'died' && !thread.isLoaded && thread.jobs.length === 0) startFailed(refusal.cause ?? refusal);
+    const [job, ...next] = thread.jobs.splice(0);
+    job?.reject(refusal);
+    for (const one of next) one.reject(new ThreadRefusal(refusal.why, { begun: false }));
     await thread.worker.terminate();
     if (waiting.length > 0) assign();
   }

@@ -21,12 +21,12 @@ const TOGETHER = 50;
 const TOGETHER_BYTES = 1024 * 1024;
 
 export function createMailReading<Mail, Job, Result>(deps: { clock: Clock }, options: ReadingOptions<Mail, Job>) {
-  const threads = createThreads<Job, readonly Result[]>(deps, { ...options, mostWaiting: options.count });
+  const threads = createThreads<Job, readonly Result[]>(deps, { ...options, ahead: 1, mostWaiting: 2 * options.count });
   const waiting: Waiting<Mail, Result>[] = [];
   let readers = 0;
 
   async function readAll(): Promise<void> {
-    if (readers === options.count) return;
+    if (readers === 2 * options.count) return;
     readers++;
     // Mails that were stored by one commit come in one turn.
     await yieldToEventLoop();

@@ -54,8 +54,9 @@ export class ConfinedProcess extends EventEmitter {
   private isReady = false;
   private readonly ended: Promise<void>;
   private look: Timer;
-  /** Since when it has worked on what it has, on the monotonic clock; null if it has nothing. */
-  private busySince: number | null = null;
+  /** Jobs that it has not answered, and since when it works on the first of them, on the monotonic clock. */
+  private jobs = 0;
+  private busySince = 0;
 
   constructor(entry: URL, limits: Limits) {
     super();
@@ -104,7 +105,7 @@ export class ConfinedProcess extends EventEmitter {
 
   postMessage(job: unknown): void {
     const chunks = frameOf(job);
-    this.busySince = systemClock.monotonic();
+    if (this.jobs++ === 0) this.busySince = systemClock.monotonic();
     this.pipe?.cork();
     for (const chunk of chunks) this.pipe?.write(chunk);
     this.pipe?.uncork();
@@ -131,7 +132,10 @@ export class ConfinedProcess extends EventEmitter {
 
   private heard(said: Said): void {
     if (said.kind === READY) this.isReady = true;
-    if (said.kind === 'answer') this.busySince = null;
+    if (said.kind === 'answer') {
+      this.jobs--;
+      this.busySince = systemClock.monotonic();
+    }
     if (said.kind === 'fault') this.emit('error', new Error(said.text));
     else this.emit('message', said.kind === READY ? READY : said.answer);
   }
@@ -145,7 +149,7 @@ export class ConfinedProcess extends EventEmitter {
   }
 
   private async lookAtMemory(mostMb: number): Promise<void> {
-    if (this.busySince === null || systemClock.monotonic() - this.busySince < LOOK_MS) return;
+    if (this.jobs === 0 || systemClock.monotonic() - this.busySince < LOOK_MS) return;
     const status = await readFile(`/proc/${String(this.child.pid)}/status`, 'latin1').catch(() => '');
     const mb = Math.round(Number(/^VmRSS:\s*(\d+) kB$/m.exec(status)?.[1] ?? 0) / 1024);
     if (mb > mostMb) this.emit('error', new Error(`the process took ${String(mb)} MB`));
