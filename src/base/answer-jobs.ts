@@ -21,12 +21,15 @@ export function answerJobs<Input, Output>(
   bytesOf: (job: Input) => readonly Uint8Array[] = () => [],
 ): void {
   const port = parentPort;
+  let last = Promise.resolve();
   const answer = async (job: Input): Promise<void> => {
+    // The next job may be here already, and its answer may not come first.
+    await last;
     const output = await work(job);
     port?.postMessage(output, memoryOf(output));
     giveBack(bytesOf(job));
   };
-  port?.on('message', (job: Input) => void answer(job)).postMessage(READY);
+  port?.on('message', (job: Input) => (last = answer(job))).postMessage(READY);
   if (port === null) void answerByPipe(work as Work<unknown, unknown>);
 }
 

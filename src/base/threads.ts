@@ -24,7 +24,7 @@ export interface ThreadsOptions {
   /** The source file of the thread: a module that calls `answerJobs` at its end. */
   entry: URL;
   count: number;
-  /** Jobs that a thread has besides the one it does: it need not wait for a turn of the main loop then. None if absent. */
+  /** Jobs that a thread has besides the one it does: it need not wait for a turn of the main loop then. Another does them if it ends. None if absent. */
   ahead?: number;
   /** Jobs that may wait for one; more are refused. */
   mostWaiting: number;
@@ -173,9 +173,12 @@ export function createThreads<Input, Output>(
     thread.timer.cancel();
     if (!threads.delete(thread)) return;
     if (refusal.why === 'died' && !thread.isLoaded && thread.jobs.length === 0) startFailed(refusal.cause ?? refusal);
-    const [job, ...next] = thread.jobs.splice(0);
+    const [job, ...others] = thread.jobs.splice(0);
     job?.reject(refusal);
-    for (const one of next) one.reject(new ThreadRefusal(refusal.why, { begun: false }));
+    for (const one of others.reverse())
+      if (closed || !thread.isLoaded || one.transfer.length > 0)
+        one.reject(new ThreadRefusal(refusal.why, { begun: false }));
+      else waiting.unshift(one);
     await thread.worker.terminate();
     if (waiting.length > 0) assign();
   }

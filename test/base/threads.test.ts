@@ -9,6 +9,7 @@ interface Input {
   say?: unknown;
   fall?: 'throw' | 'exit' | 'ready';
   bytes?: Uint8Array;
+  turns?: number;
 }
 interface Output {
   said: unknown;
@@ -60,6 +61,48 @@ describe('base/threads', () => {
       assert.ok(results[0].status === 'rejected' && refused('died')(results[0].reason));
     });
   }
+
+  describe('with a job ahead', () => {
+    let one: Threads<Input, Output>;
+    beforeEach(() => {
+      const entry = new URL('../support/fakes/odd-worker.ts', import.meta.url);
+      const some = { entry, count: 1, ahead: 1, mostWaiting: 3, idleMs: 1000, jobMs: 5000, maxHeapMb: 64 };
+      one = createThreads({ clock }, some);
+    });
+    afterEach(() => one.close());
+
+    it('answers in their order, and limits the time of each', async () => {
+      const jobs = [0, 1, 2].map((say) => one.run({ say, turns: 20 - 10 * say }));
+      assert.deepEqual(
+        (await Promise.all(jobs)).map(({ said }) => said),
+        [0, 1, 2],
+        'also if one takes longer than the next',
+      );
+      const stuck = one.run({ fall: 'ready' });
+      const next = one.run({ say: 'next' });
+      await Promise.resolve();
+      clock.advance(5000);
+      await assert.rejects(stuck, (error) => error instanceof ThreadRefusal && error.isOfJob);
+      assert.equal((await next).said, 'next');
+    });
+
+    it('does the job behind one in which it dies in another, unless its memory was handed over', async () => {
+      await one.run({ say: 'loaded' });
+      const bytes = new Uint8Array(100_000);
+      const dying = one.run({ fall: 'exit' });
+      const results = await Promise.allSettled([dying, one.run({ say: 'alive' })]);
+      assert.deepEqual(
+        results.map(({ status }) => status),
+        ['rejected', 'fulfilled'],
+      );
+      const [again, gone] = await Promise.allSettled([
+        one.run({ fall: 'throw' }),
+        one.run({ say: 'gone', bytes }, ownMemory([bytes])),
+      ]);
+      assert.ok(again.status === 'rejected' && refused('died')(again.reason));
+      assert.ok(gone.status === 'rejected' && gone.reason instanceof ThreadRefusal && !gone.reason.isOfJob);
+    });
+  });
 
   it('refuses what cannot be handed over', async () => {
     await assert.rejects(threads.run({ say: () => undefined }), refused('died'));
