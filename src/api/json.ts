@@ -167,9 +167,7 @@ export function hashJson(value: JsonValue): string {
   return hash('sha256', canonical(value), 'hex');
 }
 
-/** Files in a large body: their base64 is decoded in its bytes, so that 16 MB are never a text. The same files have the same names. */
-
-/** The texts that stayed in the bytes, by their names. */
+/** Base64 that stayed in the bytes of a large body, so that 16 MB are never a text, by names: the same files have the same ones. */
 export type LongTexts = Map<string, Buffer>;
 
 /** A shorter text is read like all others. */

@@ -29,7 +29,7 @@ export function answerJobs<Input, Output>(
     port?.postMessage(output, memoryOf(output));
     giveBack(bytesOf(job));
   };
-  port?.on('message', (job: Input) => (last = answer(job))).postMessage(READY);
+  port?.on('message', (job: Input) => void (last = answer(job))).postMessage(READY);
   if (port === null) void answerByPipe(work as Work<unknown, unknown>);
 }
 

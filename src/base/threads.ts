@@ -90,13 +90,12 @@ export function createThreads<Input, Output>(
 ): Threads<Input, Output> {
   const threads = new Set<Thread<Input, Output>>();
   const waiting: Job<Input, Output>[] = [];
-  const { ahead = 0 } = options;
   let closed = false;
   /** When `start` may start threads again after a failure, on the monotonic clock. */
   let mayStartAt = 0;
 
   function assign(): void {
-    const most = threads.size < options.count ? 0 : ahead;
+    const most = threads.size < options.count ? 0 : (options.ahead ?? 0);
     const [free] = [...threads].filter(({ jobs }) => jobs.length <= most).sort((a, b) => a.jobs.length - b.jobs.length);
     if (waiting.length === 0 || (free === undefined && threads.size >= options.count)) return;
     const job = waiting.shift();

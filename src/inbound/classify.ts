@@ -342,8 +342,6 @@ const complainant = (address: string): FoundRecipient => ({
   rule: null,
 });
 
-/** The marks of ours that a report carries: the token in the address it came to, in the head of the returned mail, or anywhere in it; the Message-ID. */
-
 /** Key number, delivery id, MAC in Crockford's base32: messages/delivery/return-path.ts. Servers on the way may fold the case. */
 const RETURN_PATH = /(?<![a-z0-9+])b\+([0-9a-hjkmnp-tv-z][0-7][0-9a-hjkmnp-tv-z]{41})(?=@|=40|$|[\s>"'])/i;
 const UNSUBSCRIBE = /(?<![a-z0-9+])unsub\+([a-z0-9._~-]{8,200})@/i;

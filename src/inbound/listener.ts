@@ -6,16 +6,8 @@ import type { Log } from '../base/log.ts';
 import { listenOn, logAcceptErrors } from '../net/listening.ts';
 import { isStorageTrouble } from '../storage/commit.ts';
 import { feedDirectly, readData, withCrlfLines } from './data-mode.ts';
-import {
-  type LimitName,
-  listenerLimits,
-  type ListenerLimits,
-  type MailHold,
-  type ReadMail,
-  takeMail,
-  type TakenMail,
-  Tally,
-} from './mail-intake.ts';
+import { listenerLimits, takeMail, Tally } from './mail-intake.ts';
+import type { LimitName, ListenerLimits, MailHold, ReadMail, TakenMail } from './mail-intake.ts';
 import { OpenSessions, STOPPING } from './open-sessions.ts';
 import {
   endConnection,

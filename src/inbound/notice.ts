@@ -256,9 +256,7 @@ function patternOf(subject: string): RegExp {
   return new RegExp(words.join('\\s{1,80}'), 'giu');
 }
 
-/** The writer of a mail to us: a mail system, or the mailbox of a person that answers by itself. */
-
-/** Judges by its From (local part or display name), its return path, or a form that only mail servers write (RFC 3464). */
+/** Returns whether a mail system wrote it. Judges by its From (local part or display name), its return path, or a form that only mail servers write (RFC 3464). */
 export function isFromDaemon(mail: MailPart, { sender }: Pick<Arrival, 'sender'>, words: BounceWords): boolean {
   const from = fromOf(mail);
   if (/^\s*<\s*>/.test(from) || words.senders.has(localPartOfFrom(mail)) || words.senderNames(foldText(from)))

@@ -167,8 +167,6 @@ export function submissionAudit(
 
 const submitted: ActWords = { says: 'sent a mail by SMTP', type: 'message' };
 
-/** Reads submitted mails in a confined process. */
-
 const JOB_MS = 30_000;
 /** A process that has ended costs the next mail up to 0.7 s; one that waits has 30 MB. */
 const IDLE_MS = 10 * 60_000;

@@ -142,8 +142,7 @@ export function truncated(ip: string): string | null {
   return isIPv4(plain) ? plain.replace(/\d+$/, '0') : `${prefixOf(plain, 3)}::`;
 }
 
-/** Client, system and device as a User-Agent names them: a small table, for people who look at an event. Pure. */
-
+/** The program and device that a User-Agent names, for people who look at an event. */
 interface Agent {
   client: string | null;
   os: string | null;

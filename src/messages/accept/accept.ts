@@ -5,15 +5,8 @@ import { Problem } from '../../base/problem.ts';
 import { nextSlice } from '../../base/slices.ts';
 import type { RowsFor, Rows, RowsToWrite } from '../../storage/rows.ts';
 import type { BatchRow, MessageRow } from '../../storage/tables.ts';
-import {
-  addMessage,
-  newPlan,
-  packRows,
-  unpackedRows,
-  type AcceptRowsDeps,
-  type NewMessage,
-  type Plan,
-} from './accept-rows.ts';
+import { addMessage, newPlan, packRows, unpackedRows } from './accept-rows.ts';
+import type { AcceptRowsDeps, NewMessage, Plan } from './accept-rows.ts';
 import { failureNotice, type NoticeRule } from '../delivery/failure-notice.ts';
 import { knownOf, lookUp, problemOfEntry, type LookedUp, type MaySendDeps, type Sender } from './may-send.ts';
 import type { FreshMails } from '../store/fresh-mails.ts';

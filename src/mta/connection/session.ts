@@ -245,8 +245,6 @@ export class Session {
   }
 }
 
-/** Transparency of the mail data (RFC 5321 section 4.5.2): a dot is put before each line that begins with one. Pure. */
-
 const DOT = Buffer.from('.');
 const LINE_WITH_DOT = Buffer.from('\r\n.');
 const END = Buffer.from('.\r\n');
@@ -256,7 +254,7 @@ const LF = 0x0a;
 const FULL_STOP = 0x2e;
 
 /**
- * Returns the pieces to write for a message whose lines end with CRLF, however it is cut into buffers, with the final dot. Nothing
+ * Returns the pieces to write for a message (RFC 5321 section 4.5.2) whose lines end with CRLF, however it is cut into buffers, with the final dot. Nothing
  * is copied: pieces are views of `data`. If no line begins with a dot the cost is one native search.
  */
 export function dotStuffed(data: readonly Buffer[]): Buffer[] {

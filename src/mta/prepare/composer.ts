@@ -35,7 +35,6 @@ const SMALL_BYTES = 32 * 1024;
 const SMALL_HEAD = 16 * 1024;
 /** The weight of an attachment beside its bytes. */
 const ATTACHMENT_WEIGHT = 1024;
-const THREADS = 1;
 /** The next ones are there when the first is done. */
 const AHEAD = 2;
 const LARGE_AT_ONCE = 4;
@@ -48,7 +47,7 @@ const JOB_MS = 60_000;
 export function createComposer(deps: { clock: Clock; log: Log }) {
   const threads = createThreads<readonly MailJob[], readonly MailAnswer[]>(deps, {
     entry: new URL('./mail-worker.ts', import.meta.url),
-    count: THREADS,
+    count: 1,
     ahead: AHEAD,
     // All large contents that may be in memory, and those without attachments that are large by their html.
     mostWaiting: 1000,

@@ -44,8 +44,6 @@ export type Helper = (around: Surroundings, args: readonly unknown[], named: Rea
 
 export type Named<Kind> = readonly [name: string, run: Kind];
 
-/** Arithmetic: whole numbers stay whole, and a result with a fraction in it is a fraction. */
-
 /** Returns a value as a number: 0 if it is not one; of a text the leading digits, or all of it if it is a fraction. */
 function asNumber(value: unknown): number {
   const given = plain(value);
