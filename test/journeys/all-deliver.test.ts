@@ -1,7 +1,7 @@
 /** Two nodes on one PostgreSQL deliver at the same time: each domain's mail goes through one of them, and through the other when that one ends. */
 import assert from 'node:assert/strict';
 import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail-server.ts';
-import { startTestApp, zonesFor, type TestApp } from '../support/harness/app.ts';
+import { hasWorkingOthers, startTestApp, zonesFor, type TestApp } from '../support/harness/app.ts';
 import { isOnPostgres } from '../support/harness/postgres.ts';
 
 const domains = Array.from({ length: 24 }, (_, n) => `d${String(n)}.test`);
@@ -23,7 +23,7 @@ describe('journey: all nodes deliver', () => {
     const { clock, resolver } = one;
     two = await startTestApp({ ...common, settings: { node: { name: 'two' } }, clock, resolver, beside: one });
     running.push(two);
-    await until(() => one.app.db.nodes?.hasOthers === true);
+    await until(() => hasWorkingOthers(one));
   });
   afterEach(async () => {
     for (const app of running.splice(0).reverse()) await app.stop();

@@ -5,7 +5,7 @@ import { isDeepStrictEqual } from 'node:util';
 import type { CreatedKey } from '../../src/client/types.ts';
 import { Problem } from '../../src/base/problem.ts';
 import { openDatabase, type Database } from '../../src/storage/database.ts';
-import { newFolder, startTestApp, type TestApp } from '../support/harness/app.ts';
+import { hasWorkingOthers, newFolder, startTestApp, type TestApp } from '../support/harness/app.ts';
 import { makeDatabase, postgresPrograms, startedCluster, urlOf } from '../support/harness/postgres.ts';
 import { signedIn, type Browser } from '../support/harness/browser.ts';
 import { htmlFaults } from '../support/harness/html.ts';
@@ -60,7 +60,7 @@ describe('journey: operating several nodes', () => {
     server = await startMailServer();
     one = await start('one');
     two = await start('two', one);
-    await until(() => one.app.db.nodes?.hasOthers === true);
+    await until(() => hasWorkingOthers(one));
     const body = { name: 'k', scopes: ['send', 'message:read'] };
     ({ key } = await one.operator.ask<CreatedKey>('createKey', { body }));
     await one.operator.ask('createDomain', { body: { name: 'acme.test', trusted: true } });

@@ -6,7 +6,7 @@ import assert from 'node:assert/strict';
 import type { LaneReport } from '../../src/messages/delivery/why.ts';
 import { startMailServer, type FakeMailServer, type ServerSession } from '../support/fakes/fake-mail-server.ts';
 import type { Zones } from '../support/fakes/zones.ts';
-import { startTestApp, type TestApp, type TestAppOptions } from '../support/harness/app.ts';
+import { hasWorkingOthers, startTestApp, type TestApp, type TestAppOptions } from '../support/harness/app.ts';
 import { isOnPostgres } from '../support/harness/postgres.ts';
 
 const LANE = 'mx.big.test';
@@ -68,7 +68,7 @@ describe('journey: two nodes share the limits of a receiver', () => {
     const { clock, resolver } = one;
     two = await startTestApp({ ...named('two'), clock, resolver, beside: one });
     running.push(two);
-    await until(() => one.app.db.nodes?.hasOthers === true);
+    await until(() => hasWorkingOthers(one));
   }
 
   /**

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { ran } from '../cli/ran.ts';
 import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail-server.ts';
-import { startTestApp, zonesFor, type TestApp } from '../support/harness/app.ts';
+import { hasWorkingOthers, startTestApp, zonesFor, type TestApp } from '../support/harness/app.ts';
 import { signedIn } from '../support/harness/browser.ts';
 import { htmlFaults } from '../support/harness/html.ts';
 import { arf, sendByHand } from '../support/harness/mail-back.ts';
@@ -36,7 +36,7 @@ describe('journey: sources of two nodes', () => {
     const { clock, resolver } = one;
     two = await startTestApp({ ...common, settings: settings('two'), clock, resolver, beside: one });
     running.push(two);
-    await until(() => one.app.db.nodes?.hasOthers === true);
+    await until(() => hasWorkingOthers(one));
   }
 
   async function until(isSo: () => boolean | Promise<boolean>): Promise<void> {

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { createTransport } from 'nodemailer';
 import { startMailServer, type FakeMailServer } from '../support/fakes/fake-mail-server.ts';
-import { startTestApp, zonesFor, type TestApp, type TestAppOptions } from '../support/harness/app.ts';
+import { hasWorkingOthers, startTestApp, zonesFor, type TestApp, type TestAppOptions } from '../support/harness/app.ts';
 import { signedIn } from '../support/harness/browser.ts';
 import { dsn, sendByHand } from '../support/harness/mail-back.ts';
 import { isOnPostgres } from '../support/harness/postgres.ts';
@@ -37,7 +37,7 @@ describe('journey: two nodes', () => {
     running.push(one);
     two = await startTestApp({ ...named('two'), clock: one.clock, resolver: one.resolver, beside: one });
     running.push(two);
-    await until(() => one.app.db.nodes?.hasOthers === true);
+    await until(() => hasWorkingOthers(one));
   }
 
   /** Messages to a node need no time of the test's clock; each look lets the loop turn. */

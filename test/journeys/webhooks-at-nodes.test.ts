@@ -1,7 +1,7 @@
 /** Two nodes on one PostgreSQL call webhooks: each endpoint is called by one of them, and is worked with at both. */
 import assert from 'node:assert/strict';
 import { Owners } from '../../src/storage/owners.ts';
-import { startTestApp, type TestApp } from '../support/harness/app.ts';
+import { hasWorkingOthers, startTestApp, type TestApp } from '../support/harness/app.ts';
 import { startReceiver, type ReceivedCall, type WebhookReceiver } from '../support/fakes/webhook-receiver.ts';
 import { sendByHand } from '../support/harness/mail-back.ts';
 import { isOnPostgres } from '../support/harness/postgres.ts';
@@ -26,7 +26,7 @@ describe('journey: webhooks of two nodes', () => {
     const { clock, resolver } = one;
     two = await startTestApp({ settings: { ...settings, node: { name: 'two' } }, clock, resolver, beside: one });
     running.push(two);
-    await until(() => one.app.db.nodes?.hasOthers === true);
+    await until(() => hasWorkingOthers(one));
     one.clock.advance(HANDED_OVER_MS);
   });
   afterEach(async () => {

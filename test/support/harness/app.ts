@@ -249,6 +249,10 @@ export function configFor(folder: string, mailPort: number, settings: Record<str
   return reading.config;
 }
 
+/** Returns whether this node knows another that takes work: one that starts does not yet. */
+export const hasWorkingOthers = ({ app: { db } }: Pick<TestApp, 'app'>): boolean =>
+  db.nodes?.list().some(({ epoch, isDraining }) => epoch !== db.nodes?.epoch && !isDraining) === true;
+
 export async function startTestApp(options: TestAppOptions = {}): Promise<TestApp> {
   const made = await template();
   const folder = options.folder ?? newFolder();
