@@ -53,7 +53,7 @@ export function createInbound(deps: InboundDeps, config: Config, certificate: Ce
   const { smtp, limits, delivery } = config;
   const { submission, hostname } = smtp;
   const { clientConnections, clientConnectionsPerMinute } = submission;
-  const reader = createSubmissionReader({ clock });
+  const reader = createSubmissionReader({ clock }, limits.messageBytes);
   const settings: SubmissionSettings = {
     ...submission,
     hostname,

@@ -175,7 +175,8 @@ const MOST_RSS_MB = 768;
 
 export type SubmissionReader = ReturnType<typeof createSubmissionReader>;
 
-export function createSubmissionReader(deps: { clock: Clock }) {
+/** `mostBytes`: a body whose line ends or long lines are repaired may not become larger. */
+export function createSubmissionReader(deps: { clock: Clock }, mostBytes: number) {
   const reading = createMailReading<Buffer, readonly Buffer[], ReadApart>(deps, {
     entry: new URL('./submission-worker.ts', import.meta.url),
     count: 1,
@@ -193,6 +194,7 @@ export function createSubmissionReader(deps: { clock: Clock }) {
         const read = await reading.read(bytes);
         if (!('digest' in read)) return read;
         const { mail, bodyAt, digest } = read;
+        if (bodyAt === null && mail.body.length > mostBytes) return tooLarge;
         // A body that was changed is in one memory with those of mails that were read with it.
         return { mail: { ...mail, body: bodyAt === null ? Buffer.from(mail.body) : bytes.subarray(bodyAt) }, digest };
       } catch (cause) {
@@ -206,4 +208,7 @@ export function createSubmissionReader(deps: { clock: Clock }) {
   };
 }
 
+const tooLarge: ReadMail = {
+  mail: { kind: 'refused', text: '5.3.4 the mail is too large once its lines are repaired' },
+};
 const tooSlow: ReadMail = { mail: { kind: 'refused', text: '5.6.0 the mail takes too long to read' } };

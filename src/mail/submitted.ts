@@ -81,11 +81,8 @@ const DATE =
 export function readSubmitted(bytes: Buffer): SubmittedMail | RefusedMail {
   if (bytes.includes(0)) return refused('5.6.0 the mail has NUL octets');
   const given = split(withLastCrlf(bytes));
-  const {
-    head: headBytes,
-    body,
-    found,
-  } = given.found.hasBareEnd || survey(given.head).hasBareEnd ? split(withLastCrlf(withCrlf(bytes))) : given;
+  const hasBareEnd = given.found.hasBareEnd || survey(given.head).hasBareEnd;
+  const { head: headBytes, body, found } = hasBareEnd ? split(withLastCrlf(withCrlf(bytes))) : given;
   if (headBytes.length > LARGEST_HEAD) return refused('5.6.0 the header is too large');
   const head = inForm(textOfHead(headBytes));
   if (head === null)

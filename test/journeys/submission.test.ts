@@ -620,12 +620,25 @@ describe('journey: submission', () => {
       true,
     );
     assert.match(replies.at(-1) ?? '', /^552 5\.3\.4 /);
+    const mended = await dialogue(
+      app.app.ports.submissions ?? 0,
+      [
+        'EHLO a.test',
+        plain('apikey', app.key),
+        'MAIL FROM:<hi@acme.test>',
+        'RCPT TO:<ana@dest.test>',
+        'DATA',
+        `From: hi@acme.test\r\n\r\n${'x\n'.repeat(900_000)}\r\n.`,
+      ],
+      true,
+    );
+    assert.match(mended.at(-1) ?? '', /^554 5\.3\.4 /, 'bare line ends take an octet more each');
     const announced = await dialogue(
       app.app.ports.submissions ?? 0,
       ['EHLO a.test', plain('apikey', app.key), 'MAIL FROM:<hi@acme.test> SIZE=3000000'],
       true,
     );
     assert.match(announced.at(-1) ?? '', /^552 5\.3\.4 /);
-    assert.deepEqual(await audited(4), ['DATA 250', 'DATA 552', 'DATA 552', 'MAIL 552']);
+    assert.deepEqual(await audited(5), ['DATA 250', 'DATA 552', 'DATA 552', 'DATA 554', 'MAIL 552']);
   });
 });

@@ -254,8 +254,8 @@ const LF = 0x0a;
 const FULL_STOP = 0x2e;
 
 /**
- * Returns the pieces to write for a message (RFC 5321 section 4.5.2) whose lines end with CRLF, however it is cut into buffers, with the final dot. Nothing
- * is copied: pieces are views of `data`. If no line begins with a dot the cost is one native search.
+ * Returns the pieces to write for a message whose lines end with CRLF, however it is cut into buffers, with the final dot and a dot
+ * before each line that begins with one (RFC 5321 section 4.5.2). Nothing is copied: pieces are views of `data`. If no line begins with a dot the cost is one native search.
  */
 export function dotStuffed(data: readonly Buffer[]): Buffer[] {
   const pieces: Buffer[] = [];
