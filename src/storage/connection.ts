@@ -27,7 +27,7 @@ export interface SharedWriting {
 /** Statements with a variable number of placeholders would otherwise pile up. */
 const MOST_STATEMENTS = 200;
 
-/** Beyond this length a value is bound to a statement of its own: a prepared one would keep its copy of it in memory until its next run. */
+/** Values beyond this length are given up after their statement has run: it would keep its copy of them in memory until its next run. */
 const LARGE = 256 * 1024;
 const isLarge = (value: Value): boolean => value !== null && typeof value !== 'number' && value.length > LARGE;
 
@@ -75,16 +75,14 @@ export async function takeConnection(knex: Knex): Promise<Connection> {
     values: readonly Value[] = [],
   ): Promise<Result> {
     const text = textFor('sqlite', sql);
-    const ready = values.some(isLarge) ? null : await preparedOf(text);
+    const ready = await preparedOf(text);
     return new Promise((resolve, reject) => {
-      const done = (error: Error | null, rows: unknown): void => {
+      ready[how](values, (error: Error | null, rows: unknown) => {
         if (error === null) resolve(rows as Result);
         // One that waited for a lock in vain counts as running, and as long as one does SQLite commits no other.
-        else if (ready === null) reject(error);
         else ready.reset(() => reject(error));
-      };
-      if (ready === null) sqlite[how](text, values, done);
-      else ready[how](values, done);
+      });
+      if (values.some(isLarge)) ready.bind(null);
     });
   }
 

@@ -11,10 +11,9 @@ import type { Statement } from './sql.ts';
 const PARAMETERS = 9;
 const values = Array.from({ length: PARAMETERS }, (_, at) => `v${String(at)}`);
 
-/** The statements that wait at once, by number and by bytes; a value with more is written by a statement of its own (connection.ts). */
-const MOST = 32;
-const MOST_BYTES = 1024 * 1024;
-const LARGE_VALUE = 256 * 1024;
+/** The statements that wait at once, by number and by bytes: those of most groups (commit.ts). */
+const MOST = 64;
+const MOST_BYTES = 4 * 1024 * 1024;
 /** The sizes that scripts are filled up to with rows that no trigger knows, as each size is prepared once. */
 const STEP = 4;
 
@@ -114,9 +113,7 @@ export function sqliteTransaction(connection: Connection, usual: readonly Statem
       all: (sql, given) => perform(() => connection.all(sql, given)),
       run(sql, given = []) {
         const number = typeof sql === 'string' ? undefined : numbers.get(sql);
-        return number === undefined || !isInside || sizeOf(given) > LARGE_VALUE
-          ? perform(() => connection.run(sql, given))
-          : hold(number, given);
+        return number === undefined || !isInside ? perform(() => connection.run(sql, given)) : hold(number, given);
       },
     },
     ready() {

@@ -337,7 +337,7 @@ describe('storage/commit', () => {
       await commit.insert({ settings: [{ name: 'n', value: '0' }] });
       // A full disk in the middle of a group, of whose pages the first have been written since they do not fit the cache.
       const [size] = await commit.transact((tx) => tx.all<{ page_count: number }>('PRAGMA page_count'));
-      await commit.transact((tx) => tx.all(`PRAGMA max_page_count = ${String((size?.page_count ?? 0) + 2500)}`));
+      await commit.transact((tx) => tx.all(`PRAGMA max_page_count = ${String((size?.page_count ?? 0) + 1250)}`));
       const counting: Work<string, string> = {
         name: 'counting',
         async run(tx, inputs) {
