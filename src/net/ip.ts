@@ -1,6 +1,8 @@
 /** Reads IP addresses into one spelling, and tells their ranges and which are public. Pure. */
 import { BlockList, isIP, isIPv4 } from 'node:net';
 import ipaddr from 'ipaddr.js';
+import type { LRUCache } from 'lru-cache';
+import { createLru } from '../base/lru.ts';
 
 /** Reads an address, or returns null; IPv4-mapped IPv6 becomes the IPv4 address it reaches, and a zone (`%eth0`) is left out. */
 export function readAddress(text: string): ipaddr.IPv4 | ipaddr.IPv6 | null {
@@ -53,9 +55,17 @@ export function addressList(ranges: readonly string[]): BlockList {
   return list;
 }
 
-/** Returns whether the address, in its plain form, is in the list. */
+/** The last answers of each list: Node makes an object for each question, and most are about the same few addresses. */
+const answers = new WeakMap<BlockList, LRUCache<string, boolean>>();
+const MOST_ANSWERS = 1000;
+
+/** Returns whether the address, in its plain form, is in the list, which does not change any more. */
 export function isListed(list: BlockList, address: string): boolean {
-  return list.check(address, isIPv4(address) ? 'ipv4' : 'ipv6');
+  const known = answers.get(list) ?? createLru<string, boolean>(MOST_ANSWERS);
+  answers.set(list, known);
+  const answer = known.get(address) ?? list.check(address, isIPv4(address) ? 'ipv4' : 'ipv6');
+  known.set(address, answer);
+  return answer;
 }
 
 /** Returns the first `groups` 16-bit groups of an IPv6 address, without a mark of their end. */
