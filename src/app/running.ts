@@ -6,7 +6,7 @@ import { certificateFiles, watchCertificate, type WatchDeps } from '../config/ce
 import type { Config } from '../config/schema.ts';
 import type { AcceptDeps } from '../messages/accept/accept.ts';
 import { createTrackingRule } from '../messages/request/tracking-rule.ts';
-import { createSuppressionLookUp } from '../suppressions/suppression-store.ts';
+import { findSuppressed } from '../suppressions/suppression-store.ts';
 import { trackingBase, trackingTargetOf } from '../tracking/host.ts';
 import { createKnownDevices } from '../members/sign-in.ts';
 import { createPasswords } from '../members/password.ts';
@@ -147,7 +147,7 @@ function buildAccept(context: AppContext): AcceptDeps {
     trackingRule: createTrackingRule({ accounts: context.accountTracking, directory, baseOf: trackingBase(config) }),
     isVerified: (accountId, domain) => directory.isVerified(accountId, domain),
     whyRefused: (accountId, domain) => directory.whyRefused(accountId, domain),
-    findSuppressed: createSuppressionLookUp({ db, clock }),
+    findSuppressed: (questions) => findSuppressed(db.prepared, clock.now(), questions),
     hasRoom: () => disk.hasRoom(),
     intake: createGate({ most: MOST_ACCEPTED_AT_ONCE, waiting: MOST_WAITING_TO_BE_ACCEPTED }),
     takeQuota: (accountId, plan, mails) => quotas.take(accountId, planOf(plan) ?? NO_QUOTA, mails),

@@ -1,5 +1,4 @@
 /** The suppression list: addresses that get no mail from an account, or on one of its streams. */
-import { createBatchLoader } from '../base/batch-loader.ts';
 import { idFloor, MOST_AHEAD_MS, newId } from '../base/id.ts';
 import { createLookUpCache } from '../base/look-up-cache.ts';
 import { Problem } from '../base/problem.ts';
@@ -68,27 +67,15 @@ interface SuppressionHit {
   reason: SuppressionReason;
 }
 
-/** Returns which of these addresses must not get mail on this stream, and why. */
-export type FindSuppressed = (
-  accountId: string,
-  stream: string,
-  addressKeys: readonly string[],
-) => Promise<Map<string, SuppressionHit>>;
-
-/** Makes a look-up that answers questions of many requests with one statement. */
-export function createSuppressionLookUp({ db, clock }: StoreDeps): FindSuppressed {
-  const loader = createBatchLoader<SuppressionHit>(
-    (questions) => lookUp(db.prepared, clock.now(), questions),
-    QUESTIONS_AT_ONCE,
-  );
-  return async (accountId, stream, addressKeys) => {
-    const scope = scopeOf(stream);
-    const found = await Promise.all(
-      addressKeys.map(async (key) => [key, await loader.load(JSON.stringify([accountId, key, scope]))] as const),
-    );
-    return new Map(found.flatMap(([key, hit]) => (hit === undefined ? [] : [[key, hit] as const])));
-  };
+/** Recipients of mail on a stream. */
+export interface SuppressionQuestion {
+  accountId: string;
+  stream: string;
+  addressKeys: readonly string[];
 }
+
+/** The recipients that must not get the mail, and why, by their address key. */
+export type Suppressed = ReadonlyMap<string, SuppressionHit>;
 
 const QUESTIONS_AT_ONCE = 500;
 
@@ -105,13 +92,31 @@ const findEntries = statement(
      WHERE s.expires_at IS NULL OR s.expires_at > ? ORDER BY s.scope DESC`,
 );
 
-/** Looks up `questions`: JSON arrays of account, address key and scope. An entry for the account wins over one for a stream. */
-async function lookUp(db: Connection, now: number, questions: readonly string[]): Promise<Map<string, SuppressionHit>> {
-  const hits = await db.all<SuppressionHit & QuestionColumns>(findEntries, [`[${questions.join(',')}]`, now]);
-  // `account` sorts before `stream:…`, so it comes last here and wins.
-  return new Map(
-    hits.map(({ account, address, asked, id, reason }) => [JSON.stringify([account, address, asked]), { id, reason }]),
+/** Answers the questions of many requests with one statement. An entry for the account wins over one for a stream. */
+export async function findSuppressed(
+  db: Pick<Connection, 'all'>,
+  now: number,
+  questions: readonly SuppressionQuestion[],
+): Promise<Suppressed[]> {
+  const texts = questions.map(({ accountId, stream, addressKeys }) =>
+    addressKeys.map((key) => [key, JSON.stringify([accountId, key, scopeOf(stream)])] as const),
   );
+  const different = [...new Set(texts.flat().map(([, text]) => text))];
+  const found = new Map<string, SuppressionHit>();
+  for (let at = 0; at < different.length; at += QUESTIONS_AT_ONCE) {
+    const values = [`[${different.slice(at, at + QUESTIONS_AT_ONCE).join(',')}]`, now];
+    // `account` sorts before `stream:…`, so it comes last here and wins.
+    for (const { account, address, asked, id, reason } of await db.all<SuppressionHit & QuestionColumns>(
+      findEntries,
+      values,
+    ))
+      found.set(JSON.stringify([account, address, asked]), { id, reason });
+  }
+  const hitOf = ([key, text]: readonly [string, string]): [string, SuppressionHit][] => {
+    const hit = found.get(text);
+    return hit === undefined ? [] : [[key, hit]];
+  };
+  return texts.map((one) => new Map(one.flatMap(hitOf)));
 }
 
 const scopeKeys = rowsParameter(suppressions.columns, ['account_id', 'address_key', 'scope']);

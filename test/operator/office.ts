@@ -29,7 +29,7 @@ import { serverRoutes, type ArgsOf, type OperationName, type ResultOf } from '..
 import { createNotifier } from '../../src/scheduling/notifier.ts';
 import { loneNode } from '../../src/storage/nodes.ts';
 import type { AuditRow } from '../../src/storage/tables.ts';
-import { createSuppressionLookUp } from '../../src/suppressions/suppression-store.ts';
+import { findSuppressed } from '../../src/suppressions/suppression-store.ts';
 import { FakeClock } from '../support/fakes/fake-clock.ts';
 import { FakeResolver } from '../support/fakes/fake-resolver.ts';
 import { answered } from '../support/harness/answered.ts';
@@ -89,7 +89,7 @@ export class Office {
       findStream: (accountId, slug) => streams.find(accountId, slug),
       trackingRule: () => Promise.resolve({ opens: false, clicks: false, base: this.config.http.publicUrl }),
       isVerified: (accountId, domain) => directory.isVerified(accountId, domain),
-      findSuppressed: createSuppressionLookUp({ db, clock }),
+      findSuppressed: (questions) => findSuppressed(db.prepared, clock.now(), questions),
     };
     const deps: Omit<OperatorDeps, 'inside'> = {
       db,

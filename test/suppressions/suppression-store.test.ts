@@ -5,10 +5,11 @@ import {
   addSuppression,
   addSuppressions,
   createFullListCheck,
-  createSuppressionLookUp,
   pageOfSuppressions,
   removeSuppressions,
+  findSuppressed,
   type NewSuppression,
+  type Suppressed,
   type SuppressionFilter,
 } from '../../src/suppressions/suppression-store.ts';
 import type { SuppressionRow } from '../../src/storage/tables.ts';
@@ -38,10 +39,14 @@ describe('suppressions/suppression-store', () => {
     after?: string;
   }): Promise<SuppressionRow[]> =>
     (await pageOfSuppressions(deps(), filter, { limit, ...(after === undefined ? {} : { after }) })).rows;
+  const suppressed = async (ofAccount: string, stream: string, addressKeys: string[]): Promise<Suppressed> => {
+    const [found] = await findSuppressed(temp.db.prepared, clock.now(), [
+      { accountId: ofAccount, stream, addressKeys },
+    ]);
+    return found ?? new Map();
+  };
   const reasons = async (stream: string, keys: string[]): Promise<Record<string, string>> =>
-    Object.fromEntries(
-      [...(await createSuppressionLookUp(deps())(accountId, stream, keys))].map(([key, { reason }]) => [key, reason]),
-    );
+    Object.fromEntries([...(await suppressed(accountId, stream, keys))].map(([key, { reason }]) => [key, reason]));
 
   beforeEach(async () => {
     temp = await openTempDatabase();
@@ -88,7 +93,7 @@ describe('suppressions/suppression-store', () => {
   it('keeps accounts apart', async () => {
     await add('a@x.test');
     const other = await addAccount(deps(), { name: 'b', plan: 'starter' });
-    assert.equal((await createSuppressionLookUp(deps())(other.id, 'transactional', ['a@x.test'])).size, 0);
+    assert.equal((await suppressed(other.id, 'transactional', ['a@x.test'])).size, 0);
     assert.deepEqual(await list({ accountId: other.id, limit: 10 }), []);
     assert.deepEqual(await removeSuppressions(deps(), { accountId: other.id, email: 'a@x.test' }), []);
   });

@@ -26,8 +26,8 @@ import {
   unsubscribeOf,
   type Sender,
   type Stream,
-  type Suppressed,
 } from './may-send.ts';
+import type { Suppressed } from '../../suppressions/suppression-store.ts';
 import { giveUpAt, type AgeRule } from '../delivery/retry.ts';
 import type { MessageContent, MessageDraft } from '../request/send-request.ts';
 import { packedBody } from '../store/stored-content.ts';

@@ -5,7 +5,7 @@
 import { Problem } from '../../base/problem.ts';
 import { capital } from '../../domains/lost-records.ts';
 import { addressKey, type Mailbox } from '../../mail/address.ts';
-import type { SuppressionReason } from '../../storage/tables.ts';
+import type { Suppressed, SuppressionQuestion } from '../../suppressions/suppression-store.ts';
 import type { BulkDraft, MessageDraft } from '../request/send-request.ts';
 import type { TrackingRule } from '../request/tracking-rule.ts';
 import { hostedUnsubscribe, refuseListHeaders, type Unsubscribe } from '../request/unsubscribe.ts';
@@ -17,11 +17,7 @@ export interface MaySendDeps {
   isVerified(accountId: string, domain: string): Promise<boolean>;
   /** Returns why a domain that was verified before is refused now, or null. */
   whyRefused?(accountId: string, domain: string): Promise<string | null>;
-  findSuppressed(
-    accountId: string,
-    stream: string,
-    addressKeys: readonly string[],
-  ): Promise<ReadonlyMap<string, { id: string; reason: SuppressionReason }>>;
+  findSuppressed(questions: readonly SuppressionQuestion[]): Promise<Suppressed[]>;
   simulatorDomain: string;
 }
 
@@ -121,8 +117,10 @@ async function findStream(deps: MaySendDeps, sender: Sender, draft: MessageDraft
 export interface LookedUp {
   streams: ReadonlyMap<string, Stream>;
   rules: ReadonlyMap<string, TrackingRule>;
-  /** Suppressed addresses by stream. */
-  suppressed: ReadonlyMap<string, Suppressed>;
+  /** Drafts by stream. */
+  drafts: ReadonlyMap<string, readonly MessageDraft[]>;
+  /** Suppressed recipients by stream, which the caller fills in as far as it has asked. */
+  suppressed: Map<string, Suppressed>;
   /** Faults in an entry's own `from` or `stream`, by its index. */
   faulty: ReadonlyMap<number, Problem>;
 }
@@ -134,7 +132,6 @@ export interface LookedUp {
 export async function lookUp(deps: MaySendDeps, sender: Sender, entries: readonly GoodEntry[]): Promise<LookedUp> {
   const streams = new Map<string, Stream>();
   const rules = new Map<string, TrackingRule>();
-  const suppressed = new Map<string, Suppressed>();
   const faulty = new Map<number, Problem>();
   const drafts = new Map<string, MessageDraft[]>();
   const answers = new Map<string, Stream | Problem>();
@@ -161,20 +158,20 @@ export async function lookUp(deps: MaySendDeps, sender: Sender, entries: readonl
     } else if (isOwn(entry, fault)) faulty.set(entry.index, fault);
     else throw fault;
   }
-  for (const [slug, own] of drafts) suppressed.set(slug, await suppressedOf(deps, sender, slug, own));
-  return { streams, rules, suppressed, faulty };
+  return { streams, rules, drafts, suppressed: new Map(), faulty };
 }
 
 /** Returns what was looked up for this draft. Throws the Problem that refuses it by itself: a recipient that is suppressed, a header. */
 export function knownOf(draft: MessageDraft, { streams, rules, suppressed }: LookedUp) {
   const slug = slugOf(draft);
-  const [stream, tracking, hits] = [streams.get(slug), rules.get(draft.from.domain), suppressed.get(slug)];
-  if (stream === undefined || tracking === undefined || hits === undefined)
-    throw new Error(`${slug} or its sender was not looked up`);
+  const [stream, tracking, hits = nobody] = [streams.get(slug), rules.get(draft.from.domain), suppressed.get(slug)];
+  if (stream === undefined || tracking === undefined) throw new Error(`${slug} or its sender was not looked up`);
   unsubscribeOf(draft, stream);
   refuseSuppressed(draft, hits);
   return { stream, tracking, suppressed: hits };
 }
+
+const nobody: Suppressed = new Map();
 
 type GoodEntry = Extract<BulkDraft['entries'][number], { kind: 'ok' }>;
 
@@ -190,23 +187,14 @@ async function resultOrProblem<T>(checking: Promise<T>): Promise<T | Problem> {
   }
 }
 
-/** Suppressed addresses by their key. */
-export type Suppressed = ReadonlyMap<string, { id: string; reason: SuppressionReason }>;
-
-/** Returns which recipients of these drafts are suppressed on the stream; simulated ones never are. */
-function suppressedOf(
-  deps: MaySendDeps,
-  sender: Sender,
-  stream: string,
-  drafts: readonly MessageDraft[],
-): Promise<Suppressed> {
-  const keys = new Set<string>();
-  for (const draft of drafts) {
-    if (sender.mode === 'test' || draft.test !== null) continue;
-    for (const { mailbox } of everyRecipient(draft))
-      if (!isSimulatedAddress(deps, mailbox)) keys.add(addressKey(mailbox.address));
-  }
-  return keys.size === 0 ? Promise.resolve(new Map()) : deps.findSuppressed(sender.accountId, stream, [...keys]);
+/** Returns the recipients of the drafts, by stream, that could be suppressed: simulated ones never are. */
+export function questionsOf(deps: Simulator, sender: Sender, { drafts }: LookedUp): SuppressionQuestion[] {
+  return [...drafts].map(([stream, ofStream]) => {
+    const real = sender.mode === 'test' ? [] : ofStream.filter(({ test }) => test === null);
+    const mailboxes = real.flatMap((draft) => everyRecipient(draft).map(({ mailbox }) => mailbox));
+    const keys = mailboxes.filter((one) => !isSimulatedAddress(deps, one)).map(({ address }) => addressKey(address));
+    return { accountId: sender.accountId, stream, addressKeys: [...new Set(keys)] };
+  });
 }
 
 /** Returns how the recipient can unsubscribe; null is off. Throws `header_not_allowed` if the caller sets the same header. */

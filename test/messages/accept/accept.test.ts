@@ -19,7 +19,7 @@ import type {
   IdempotencyRow,
   MessageRow,
 } from '../../../src/storage/tables.ts';
-import { addSuppression, createSuppressionLookUp } from '../../../src/suppressions/suppression-store.ts';
+import { addSuppression, findSuppressed } from '../../../src/suppressions/suppression-store.ts';
 import { FakeClock } from '../../support/fakes/fake-clock.ts';
 import { ACCOUNT, HOUR, NOW } from '../../support/harness/mail-rows.ts';
 import { databaseBytes, openTempDatabase, ROW_ORDER, type TempDatabase } from '../../support/harness/temp-database.ts';
@@ -118,9 +118,9 @@ describe('messages/accept', () => {
         asked.push(`domain ${domain}`);
         return domain === 'acme.test';
       },
-      findSuppressed: (accountId, stream, keys) => {
-        asked.push(`suppressed ${keys.length}`);
-        return createSuppressionLookUp({ db, clock })(accountId, stream, keys);
+      findSuppressed: (questions) => {
+        asked.push(...questions.map(({ addressKeys }) => `suppressed ${addressKeys.length}`));
+        return findSuppressed(db.prepared, clock.now(), questions);
       },
       hasRoom: () => hasRoom,
       retry: { maxAge: 72 * HOUR, rules: [] },
@@ -234,24 +234,26 @@ describe('messages/accept', () => {
       ['too many writes waiting', new StorageUnavailable('busy'), 'service_unavailable'],
     ] as const) {
       it(`answers ${code} for ${name}`, async () => {
-        const commit = { ...deps.commit, insert: () => Promise.reject(error) };
+        const commit = { ...deps.commit, submit: () => Promise.reject(error) };
         assert.equal((await problemOf(acceptSingle({ ...deps, commit }, sender, draftOf({}), nothing))).code, code);
       });
     }
 
     it('lets so many be written and so many wait while the database stands still, and refuses the others at once', async () => {
       let go = (): void => undefined;
+      let isBegun = (): void => undefined;
+      const begun = new Promise<void>((resolve) => (isBegun = resolve));
       const stalled = temp.db.commit.submit(
         {
           name: 'stall',
           isIntake: true,
           run: (_, inputs: readonly null[]) =>
-            new Promise<readonly null[]>(
-              (resolve) =>
-                (go = () => {
-                  resolve(inputs);
-                }),
-            ),
+            new Promise<readonly null[]>((resolve) => {
+              go = () => {
+                resolve(inputs);
+              };
+              isBegun();
+            }),
         },
         null,
       );
@@ -262,6 +264,7 @@ describe('messages/accept', () => {
       const refused = await acceptSingle(slow, sender, draftOf(), nothing).catch((error: unknown) => error);
       assert.ok(refused instanceof Problem);
       assert.deepEqual([refused.code, refused.retryAfter], ['service_unavailable', 1]);
+      await begun;
       go();
       await stalled;
       assert.equal((await Promise.all(taken)).length, 5);
@@ -271,7 +274,7 @@ describe('messages/accept', () => {
 
     it('lets a broken constraint through as the bug it is', async () => {
       const error = Object.assign(new Error('unique'), { code: 'SQLITE_CONSTRAINT' });
-      const commit = { ...deps.commit, insert: () => Promise.reject(error) };
+      const commit = { ...deps.commit, submit: () => Promise.reject(error) };
       await assert.rejects(acceptSingle({ ...deps, commit }, sender, draftOf({}), nothing), error);
     });
   });
@@ -487,6 +490,27 @@ describe('messages/accept', () => {
         field: 'cc',
       });
       assert.deepEqual(await all('messages'), []);
+    });
+
+    it('are found in the transaction of the mail, which goes without it and gives its quota back; others of that commit stay in it', async () => {
+      await suppress('ana@dest.test');
+      const settled: [number, boolean][] = [];
+      const takeQuota = async (_account: string, _plan: string, mails: number) => (isAccepted: boolean) => {
+        settled.push([mails, isAccepted]);
+      };
+      const before = temp.db.commit.stats.groups;
+      const [to, plan] = [mailbox('bo@dest.test'), 'pro'];
+      const records = await Promise.all([
+        acceptSingle({ ...deps, takeQuota }, { ...sender, plan }, draftOf(), nothing),
+        acceptSingle(deps, sender, draftOf({ to }), nothing),
+      ]);
+      assert.deepEqual(
+        records.map(({ status }) => status),
+        ['suppressed', 'queued'],
+      );
+      assert.deepEqual(settled, [[1, false]]);
+      assert.equal((await all('messages')).length, 2);
+      if (temp.db.engine === 'sqlite') assert.equal(temp.db.commit.stats.groups - before, 2);
     });
 
     it('of one stream get mail of another', async () => {
