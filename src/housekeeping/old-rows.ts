@@ -140,7 +140,7 @@ export function oldRowRules({ db, clock, trust, retention, usedUp }: OldRowDeps)
 
 /** The share of all pages that may stay free, and at least 8 MiB: the next mail will use them anyway. */
 const FREE_SHARE = 0.05;
-const LEAST_FREE_PAGES = 2048;
+const LEAST_FREE_PAGES = 1024;
 /**
  * Pages moved between two looks at the clock. Most move within 0.1 ms, but one with some hundred children takes 2 to 10 ms, since the
  * file records the parent of each child elsewhere. Such pages come in groups.

@@ -19,9 +19,9 @@ describe('housekeeping: the life of a database', () => {
       const largest = (from: number, to: number, of: (day: Day) => number): number =>
         Math.max(...days.filter(({ day }) => day >= from && day <= to).map(of));
       assert.ok(days.length >= 47, `${String(days.length)} days`);
-      // Numbers by the hour are kept for 32 days: until then the file grows by them.
+      // Numbers by the hour are kept for 32 days: until then the file grows by them, and afterwards a little by those of each day.
       const [before, after] = [largest(33, 40, ({ bytes }) => bytes), largest(41, 48, ({ bytes }) => bytes)];
-      assert.ok(after <= before * 1.06, `${String(before)} then ${String(after)} bytes`);
+      assert.ok(after <= before * 1.1, `${String(before)} then ${String(after)} bytes`);
       for (const of of [
         ({ messages }: Day) => messages,
         ({ events }: Day) => events,

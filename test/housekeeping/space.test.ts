@@ -28,12 +28,12 @@ describe('housekeeping/space', function () {
     assert.ok(before > 40_000_000, String(before));
     const rule = roomRule(db, new FakeClock());
     let steps = 0;
-    while ((await takeStep(rule, 1000, db.commit)).rows > 0) steps++;
+    while ((await takeStep(rule, 500, db.commit)).rows > 0) steps++;
     assert.ok(steps >= 5, String(steps));
     const after = await size();
     assert.ok(after < 14_000_000, `${String(after)} bytes are left of ${String(before)}`);
     assert.ok(after > 4_000_000, 'a stock for the next mail is kept');
-    assert.deepEqual(await takeStep(rule, 1000, db.commit), { rows: 0, more: false });
+    assert.deepEqual(await takeStep(rule, 500, db.commit), { rows: 0, more: false });
     await temp.close();
   });
 

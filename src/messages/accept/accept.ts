@@ -237,7 +237,7 @@ async function commitPlan(
   return null;
 }
 
-/** Rows that are written if nobody whom the question is about is suppressed. */
+/** Rows that are written if none of the recipients in the question is suppressed. */
 interface Acceptance {
   rows: RowsToWrite;
   question: SuppressionQuestion | undefined;

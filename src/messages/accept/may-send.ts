@@ -164,14 +164,14 @@ export async function lookUp(deps: MaySendDeps, sender: Sender, entries: readonl
 /** Returns what was looked up for this draft. Throws the Problem that refuses it by itself: a recipient that is suppressed, a header. */
 export function knownOf(draft: MessageDraft, { streams, rules, suppressed }: LookedUp) {
   const slug = slugOf(draft);
-  const [stream, tracking, hits = nobody] = [streams.get(slug), rules.get(draft.from.domain), suppressed.get(slug)];
+  const [stream, tracking, hits = NO_HITS] = [streams.get(slug), rules.get(draft.from.domain), suppressed.get(slug)];
   if (stream === undefined || tracking === undefined) throw new Error(`${slug} or its sender was not looked up`);
   unsubscribeOf(draft, stream);
   refuseSuppressed(draft, hits);
   return { stream, tracking, suppressed: hits };
 }
 
-const nobody: Suppressed = new Map();
+const NO_HITS: Suppressed = new Map();
 
 type GoodEntry = Extract<BulkDraft['entries'][number], { kind: 'ok' }>;
 
