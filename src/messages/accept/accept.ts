@@ -254,11 +254,8 @@ const acceptWork: Work<Acceptance, Suppressed | null, readonly (Suppressed | nul
     return found.map((one) => (one.size === 0 ? null : one));
   },
   async run(tx, inputs, found) {
-    const free = inputs.filter((_, at) => found[at] === null);
-    await insertRows(
-      tx,
-      free.map(({ rows }) => rows),
-    );
+    const written = inputs.filter((_, at) => found[at] === null).map(({ rows }) => rows);
+    await insertRows(tx, written);
     return found;
   },
 };
