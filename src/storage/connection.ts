@@ -27,9 +27,9 @@ export interface SharedWriting {
 /** Statements with a variable number of placeholders would otherwise pile up. */
 const MOST_STATEMENTS = 200;
 
-/** Values beyond this length are given up after their statement has run: it would keep its copy of them in memory until its next run. */
+/** Values longer than this together are given up after their statement has run: it would keep a copy of them in memory until its next run. */
 const LARGE = 256 * 1024;
-const isLarge = (value: Value): boolean => value !== null && typeof value !== 'number' && value.length > LARGE;
+const lengthOf = (value: Value): number => (value === null || typeof value === 'number' ? 0 : value.length);
 
 /** Takes the only connection of a pool. The caller does not share that pool. */
 export async function takeConnection(knex: Knex): Promise<Connection> {
@@ -82,7 +82,7 @@ export async function takeConnection(knex: Knex): Promise<Connection> {
         // One that waited for a lock in vain counts as running, and as long as one does SQLite commits no other.
         else ready.reset(() => reject(error));
       });
-      if (values.some(isLarge)) ready.bind(null);
+      if (values.reduce<number>((sum, value) => sum + lengthOf(value), 0) > LARGE) ready.bind(null);
     });
   }
 
