@@ -14,6 +14,8 @@ const values = Array.from({ length: PARAMETERS }, (_, at) => `v${String(at)}`);
 /** The statements that wait at once, by number and by bytes: those of most groups (commit.ts). */
 const MOST = 64;
 const MOST_BYTES = 4 * 1024 * 1024;
+/** A value with more is written by its own statement: a trigger copies its row once more. */
+const LARGE_VALUE = 1536 * 1024;
 /** The sizes that scripts are filled up to with rows that no trigger knows, as each size is prepared once. */
 const STEP = 4;
 
@@ -114,7 +116,9 @@ export function sqliteTransaction(connection: Connection, usual: readonly Statem
       all: (sql, given) => perform(() => connection.all(sql, given)),
       run(sql, given = []) {
         const number = typeof sql === 'string' ? undefined : numbers.get(sql);
-        return number === undefined || !isInside ? perform(() => connection.run(sql, given)) : hold(number, given);
+        return number === undefined || !isInside || sizeOf(given) > LARGE_VALUE
+          ? perform(() => connection.run(sql, given))
+          : hold(number, given);
       },
     },
     ready() {

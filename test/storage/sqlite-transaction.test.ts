@@ -133,7 +133,7 @@ describe('storage/sqlite-transaction', () => {
     const large = Array.from({ length: 12 }, (): Step => [addBytes, ['', Buffer.alloc(200_000)]]);
     await submit(steps, [...many, ...large, [addBytes, ['', Buffer.alloc(2_000_000)]]]);
     assert.deepEqual([ran[0], ran.at(-1)], ['BEGIN IMMEDIATE', 'COMMIT']);
-    assert.equal(ran.length, 4);
+    assert.equal(ran.filter((sql) => sql === 'INSERT INTO file').length, 1);
     const [all] = await connection.all('SELECT count(*) AS files, (SELECT count(*) FROM line) AS lines FROM file');
     assert.deepEqual(all, { files: 13, lines: 100 });
   });
