@@ -61,11 +61,12 @@ const MOST_ANSWERS = 1000;
 
 /** Returns whether the address, in its plain form, is in the list, which does not change any more. */
 export function isListed(list: BlockList, address: string): boolean {
+  const answer = answers.get(list)?.get(address);
+  if (answer !== undefined) return answer;
   const known = answers.get(list) ?? createLru<string, boolean>(MOST_ANSWERS);
-  answers.set(list, known);
-  const answer = known.get(address) ?? list.check(address, isIPv4(address) ? 'ipv4' : 'ipv6');
-  known.set(address, answer);
-  return answer;
+  const checked = list.check(address, isIPv4(address) ? 'ipv4' : 'ipv6');
+  answers.set(list, known.set(address, checked));
+  return checked;
 }
 
 /** Returns the first `groups` 16-bit groups of an IPv6 address, without a mark of their end. */
