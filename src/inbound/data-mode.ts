@@ -84,7 +84,7 @@ function firstLine(octets: Buffer): number | 'end' | 'held' {
   return octets.length < END.length - 2 ? 'held' : 'end';
 }
 
-/** Hands over a block, with one dot of two at the beginning of a line removed, up to the end of the mail if it is there. */
+/** Hands over a block, with one dot of two at the beginning of a line removed, up to the end of the mail if it is there. What follows is copied. */
 function lines(parser: Parser, octets: Buffer, done: Parameters<Parser['_feedDataStream']>[1]): void {
   const held = BEGINNING.exec(octets.toString('latin1', Math.max(0, octets.length - END.length)))?.[0].length ?? 0;
   const end = octets.length - held;
@@ -96,14 +96,14 @@ function lines(parser: Parser, octets: Buffer, done: Parameters<Parser['_feedDat
     if (octet !== LF || octets[at + 1] !== DOT) continue;
     if (octets[at + 2] === DOT) at++;
     else if (octets[to - 2] === CR && octets[at + 2] === CR && octets[at + 3] === LF) {
+      const rest = Buffer.from(octets.subarray(at + 4));
       handOver(parser, octets.subarray(0, to));
-      parser._endDataMode(false, octets.subarray(at + 4), done);
+      parser._endDataMode(false, rest, done);
       return;
     }
   }
-  handOver(parser, octets.subarray(0, to));
-  // Copied, so that the block need not stay in memory for it.
   if (held > 0) parser._lastBytes = Buffer.from(octets.subarray(end));
+  handOver(parser, octets.subarray(0, to));
   done();
 }
 

@@ -56,7 +56,7 @@ export class Tally {
   }
 }
 
-/** Calls `take` with the octets of a mail until its end; rejects if the client leaves before that. */
+/** Calls `take` with the octets of a mail until its end, whose memory is then the taker's; rejects if the client leaves before that. */
 export type ReadMail = (take: (octets: Buffer) => void) => Promise<void>;
 
 /** A mail that has come, cut at `keepBytes`; `size` is that of all of it. */
@@ -69,7 +69,7 @@ export interface TakenMail {
 
 /** Smaller pieces are copied at once: each is an object, which takes some hundred octets beside its own. */
 const LEAST_BYTES = 2048;
-/** Larger mails are copied into one memory as they come, and their pieces given back. */
+/** Larger mails are copied into one memory as they come. */
 const MOST_BYTES = 4 * 1024 * 1024;
 const NOTHING: Buffer = Buffer.alloc(0);
 
@@ -80,14 +80,14 @@ class Octets {
   private readonly pieces: Buffer[] = [];
   /** The memory, with room for a longer header; nothing while there are pieces alone. */
   private memory = NOTHING;
-  private last = NOTHING;
 
   constructor(announced: number) {
     this.announced = announced;
   }
 
+  /** The part may be empty after it. */
   add(part: Buffer): void {
-    const { memory, announced, last, length } = this;
+    const { memory, announced, length } = this;
     const size = (this.length += part.length);
     if (memory === NOTHING && part.length >= LEAST_BYTES && size <= MOST_BYTES) {
       this.pieces.push(part);
@@ -101,15 +101,13 @@ class Octets {
       giveBack([memory]);
     }
     part.copy(this.memory, ROOM_FOR_HEAD + length);
-    // The block of the end may hold what follows it.
-    if (size > MOST_BYTES && last.buffer !== part.buffer) giveBack([last]);
-    this.last = part;
+    if (part.length >= LEAST_BYTES) giveBack([part]);
   }
 
   /** Returns all of it, once; nothing is kept here then. */
   whole(): Buffer {
     const { memory, pieces, length } = this;
-    this.memory = this.last = NOTHING;
+    this.memory = NOTHING;
     if (memory !== NOTHING) return memory.subarray(ROOM_FOR_HEAD, ROOM_FOR_HEAD + length);
     if (pieces.length === 1) return pieces.pop() ?? NOTHING;
     return this.inOne(length).subarray(ROOM_FOR_HEAD);
@@ -119,7 +117,9 @@ class Octets {
   private inOne(most: number): Buffer {
     const memory = Buffer.allocUnsafeSlow(ROOM_FOR_HEAD + most);
     let at = ROOM_FOR_HEAD;
-    for (const piece of this.pieces.splice(0)) at += piece.copy(memory, at);
+    const pieces = this.pieces.splice(0);
+    for (const piece of pieces) at += piece.copy(memory, at);
+    giveBack(pieces);
     return memory;
   }
 }
@@ -154,8 +154,8 @@ export async function takeMail<Result>(
       if (memory.total + part.length > limits.heldBytes) full ??= 'memory';
       else if (memory.of(network) + part.length > limits.heldBytesPerNetwork) full ??= 'memory_network';
       if (full !== null || part.length === 0) return;
-      octets.add(part);
       memory.add(network, part.length);
+      octets.add(part);
     });
     pace.cancel();
     return await use({ bytes: () => octets.whole(), size, full });

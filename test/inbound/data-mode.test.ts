@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import fc from 'fast-check';
 import { SMTPStream } from 'smtp-server/lib/smtp-stream.js';
+import { giveBack } from '../../src/base/bytes.ts';
 import { feedDirectly, readData } from '../../src/inbound/data-mode.ts';
 import type { SmtpConnection } from '../../src/inbound/smtp-connection.ts';
 
@@ -13,7 +14,12 @@ interface Outcome {
   commands: string[];
 }
 
-async function read(isDirect: boolean, wire: string, cuts: readonly number[]): Promise<Outcome> {
+async function read(
+  isDirect: boolean,
+  wire: string,
+  cuts: readonly number[],
+  taken: (piece: Buffer) => void = () => undefined,
+): Promise<Outcome> {
   const parser = new SMTPStream();
   const commands: string[] = [];
   parser.oncommand = (command, next) => {
@@ -24,7 +30,10 @@ async function read(isDirect: boolean, wire: string, cuts: readonly number[]): P
   const stream = parser.startDataMode();
   const pieces: Buffer[] = [];
   let mail: string | null = null;
-  const take = (piece: Buffer): void => void pieces.push(piece);
+  const take = (piece: Buffer): void => {
+    pieces.push(Buffer.from(piece));
+    taken(piece);
+  };
   const ended = isDirect ? readData(stream, take) : once(stream.on('data', take), 'end');
   void ended.then(() => {
     mail = Buffer.concat(pieces).toString('latin1');
@@ -67,6 +76,15 @@ describe('inbound/data-mode', () => {
       for (const cuts of [[], Array.from({ length: wire.length }, (_, at) => at)])
         assert.deepEqual(await read(true, `${wire}NOOP\r\n`, cuts), { mail, size: mail.length, commands: ['NOOP'] });
     });
+
+  it('keeps the commands behind a mail whose memory the taker has given back', async () => {
+    const mail = `${'x'.repeat(998)}\r\n`.repeat(64);
+    const outcome = await read(true, `${mail}.\r\nRSET\r\nNOOP\r\n`, [], (piece) => {
+      giveBack([piece]);
+      assert.equal(piece.length, 0);
+    });
+    assert.deepEqual(outcome, { mail, size: mail.length, commands: ['RSET', 'NOOP'] });
+  });
 
   it('rejects if the client leaves in the middle', async () => {
     const parser = new SMTPStream();

@@ -12,7 +12,7 @@ function piecesOf(mail: Buffer, lengths: readonly number[]): ReadMail {
   return (take) => {
     let from = 0;
     for (const length of lengths) {
-      take(mail.subarray(from, from + length));
+      take(Buffer.from(mail.subarray(from, from + length)));
       from += length;
     }
     return Promise.resolve();
