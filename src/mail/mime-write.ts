@@ -36,6 +36,8 @@ export interface EncodedContent {
   headers: string;
   /** ASCII, line ends CRLF and nothing else below a space but TAB, no line over 998, CRLF at its end. */
   body: Buffer;
+  /** As of a Survey, if it is known without a look at the files. */
+  isRelaxed?: boolean;
 }
 
 const MIME_VERSION = 'MIME-Version: 1.0\r\n';
@@ -116,7 +118,7 @@ async function composeTree(content: MimeContent, base: string): Promise<EncodedC
     })),
   });
   const { headers, body } = splitRoot(await composer.compile().build());
-  return { headers, body: withFiles(body, inBase64, base) };
+  return { headers, body: withFiles(body, inBase64, base), isRelaxed: survey(body).isRelaxed };
 }
 
 function readyPart(type: string, text: string): Buffer {

@@ -4,7 +4,7 @@ import { LRUCache } from 'lru-cache';
 import { changeHtml } from '../../mail/change-html.ts';
 import { relaxedBodyHash } from '../../mail/dkim/canonicalize.ts';
 import { signHeaders, type DkimSigner, type SignInput, type SigningKey } from '../../mail/dkim/sign.ts';
-import type { BodyFacts } from '../../mail/body-facts.ts';
+import { survey, type BodyFacts } from '../../mail/body-facts.ts';
 import { endOfHead, parseHeaders } from '../../mail/header.ts';
 import { unsubscribeUrlsIn } from '../../mail/list-unsubscribe.ts';
 import { encodeContent, textFromHtml, type EncodedContent, type MimeContent } from '../../mail/mime-write.ts';
@@ -121,7 +121,8 @@ const plainOf = ({ html, text, autoText }: StoredContent): string | null =>
 
 async function encode(content: MimeContent, id: string): Promise<Composed> {
   const encoded = await encodeContent(content, id);
-  return { content: encoded, bodyHash: relaxedBodyHash(encoded.body) };
+  const { body, isRelaxed = survey(body).isRelaxed } = encoded;
+  return { content: encoded, bodyHash: relaxedBodyHash(body, { isRelaxed }) };
 }
 
 /** The signatures to make, with at least one key. */
