@@ -201,8 +201,7 @@ export class Session {
     this.pastDot = false;
     envelope.lap('dot');
     if (isBroken(reply) || reply.code === CLOSING) return this.end(envelope, 'dot', reply);
-    // Smaller ones may be in one memory with others.
-    if (reply.code < 300 && mail.isOwn === true && mail.size > BLOCK_BYTES && wire.isWritten) giveBack(mail.data);
+    if (reply.code < 300 && mail.isOwn === true && wire.isWritten) giveBack(mail.data);
     if (reply.code < 300) return envelope.accepted(reply);
     if (reply.code < 400 || isOutOfStep(reply)) return this.outOfStep(envelope, 'dot', reply);
     // Some keep the transaction: Postfix, if a policy service refuses the mail.

@@ -80,6 +80,16 @@ describe('mta/connection/session', () => {
     }
   });
 
+  it('gives back the memory of a mail that no other has, once the mail is taken', async () => {
+    const { server, session } = await start({});
+    const text = `Subject: hi\r\n\r\n${'x'.repeat(76)}\r\n`.padEnd(40_000, 'line\r\n');
+    const send = (isOwn: boolean, data: Buffer) => session.send({ ...mailOf(text), data: [data], isOwn });
+    const [own, shared] = [Buffer.alloc(text.length, text), Buffer.alloc(text.length, text)];
+    for (const transfer of [await send(true, own), await send(false, shared)]) assert.equal(transfer.kind, 'accepted');
+    assert.deepEqual([own.length, shared.length], [0, text.length]);
+    assert.deepEqual(new Set(server.sessions[0]?.mails.map(({ data }) => data)).size, 1);
+  });
+
   it('carries mail after mail over one connection', async () => {
     const { server, session } = await start({});
     for (let at = 0; at < 20; at++) {
