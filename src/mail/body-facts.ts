@@ -21,9 +21,10 @@ const LONGEST_LINE = 998;
 
 export function survey(octets: Buffer): Survey {
   const found = { hasBareEnd: false, hasLongLine: false, isRelaxed: true };
-  const view = new DataView(octets.buffer, octets.byteOffset, octets.length);
+  const { length } = octets;
+  const view = new DataView(octets.buffer, octets.byteOffset, length);
   let lineStart = 0;
-  for (let at = nextWhite(view, 0); at < octets.length; at = nextWhite(view, at + 1)) {
+  for (let at = nextWhite(view, 0, length); at < length; at = nextWhite(view, at + 1, length)) {
     const octet = octets[at] ?? 0;
     if (octet === SPACE) {
       if (octets[at - 1] === SPACE) found.isRelaxed = false;
@@ -36,19 +37,19 @@ export function survey(octets: Buffer): Survey {
       if (octets[at + 1] !== LF) found.hasBareEnd = true;
     } else if (octet === TAB) found.isRelaxed = false;
   }
-  if (octets.length - lineStart > LONGEST_LINE) found.hasLongLine = true;
+  if (length - lineStart > LONGEST_LINE) found.hasLongLine = true;
   return found;
 }
 
-/** Returns the place of the next octet that is not above a space, or the end. It looks at four octets at a time: base64 takes a third of the time. */
-function nextWhite(view: DataView, from: number): number {
+/** Returns the place of the next octet that is not above a space, or `end`. It looks at four octets at a time: base64 takes a third of the time. */
+function nextWhite(view: DataView, from: number, end: number): number {
   let at = from;
-  for (; at + 4 <= view.byteLength; at += 4) {
+  for (; at + 4 <= end; at += 4) {
     const four = view.getInt32(at, true);
     // Has the highest bit of the first octet below 0x21, and none before it.
     const low = (four - 0x21212121) & ~four & 0x80808080;
     if (low !== 0) return at + ((31 - Math.clz32(low & -low)) >> 3);
   }
-  while (at < view.byteLength && view.getUint8(at) > SPACE) at++;
+  while (at < end && view.getUint8(at) > SPACE) at++;
   return at;
 }
