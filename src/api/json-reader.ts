@@ -1,5 +1,5 @@
 /** Reads JSON bodies, large ones in threads that end when idle: a 50 MiB body does not delay other requests. */
-import { ownMemory } from '../base/bytes.ts';
+import { giveBack, ownMemory } from '../base/bytes.ts';
 import type { Clock } from '../base/clock.ts';
 import { nextSlice } from '../base/slices.ts';
 import { Problem } from '../base/problem.ts';
@@ -61,11 +61,15 @@ export function createJsonReader(deps: { clock: Clock }) {
     gate.run(owner, () => threads.run(job, ownMemory([job.bytes])).then(bodyOf, refuse), tooMany);
 
   return {
-    /** Throws `invalid_json`, `payload_too_large` (too many values) or `service_unavailable` (too many large bodies of this owner). */
+    /** The bytes may be gone after it. Throws `invalid_json`, `payload_too_large` (too many values) or `service_unavailable` (too many large bodies of this owner). */
     async read(bytes: Buffer, { owner, send = null, foreign = null }: BodyUse): Promise<JsonBody> {
       if (bytes.length > INLINE_BYTES) return inThread(owner, { bytes, send, foreign });
       if (bytes.length > AT_ONCE_BYTES) await nextSlice();
-      return bodyOf(foreign === null ? readJson(bytes) : readForeign(bytes, foreign));
+      if (foreign !== null) return bodyOf(readForeign(bytes, foreign));
+      const body = bodyOf(readJson(bytes));
+      // A short body is in one memory with others.
+      if (bytes.length === bytes.buffer.byteLength) giveBack([bytes]);
+      return body;
     },
     /** Ends the threads; what is still waiting in them is refused. */
     close: (): Promise<void> => threads.close(),

@@ -3,10 +3,13 @@ import { LRUCache } from 'lru-cache';
 import type { BodyFacts } from '../../mail/body-facts.ts';
 import type { AttachmentRow, ContentRow, DeliveryRow, MessageRow } from '../../storage/tables.ts';
 
-export interface FreshMail {
+/** A text, or its UTF-8 if it is long: V8 copies long strings that live on, and bytes are handed to a thread without a copy. */
+export type TextOrBytes = string | Uint8Array;
+
+export interface FreshMail<Text extends TextOrBytes = TextOrBytes> {
   message: MessageRow;
   delivery: DeliveryRow;
-  content: ContentRow;
+  content: Omit<ContentRow, 'html' | 'text'> & Record<'html' | 'text', Text | null>;
   attachments: readonly AttachmentRow[];
   /** Those of a submitted mail; null for any other content. */
   facts: BodyFacts | null;
@@ -16,6 +19,7 @@ const MOST_BYTES = 32 * 1024 * 1024;
 /** The weight of a mail beside its text and bytes, and that of a file. */
 const ENTRY_BYTES = 2_000;
 const FILE_BYTES = 500;
+const LONG_TEXT = 32 * 1024;
 
 export class FreshMails {
   private readonly kept = new LRUCache<string, FreshMail>({
@@ -24,8 +28,9 @@ export class FreshMails {
   });
 
   /** Adds a mail with one delivery that is due, once it is stored. Those that waited longest make room. */
-  add(fresh: FreshMail): void {
-    this.kept.set(fresh.delivery.id, fresh);
+  add({ content, ...fresh }: FreshMail<string>): void {
+    const texts = { html: longInBytes(content.html), text: longInBytes(content.text) };
+    this.kept.set(fresh.delivery.id, { ...fresh, content: { ...content, ...texts } });
   }
 
   /** Returns the mail of a delivery, which is then not kept any longer: its bytes may be handed to a thread. */
@@ -41,7 +46,13 @@ export class FreshMails {
   }
 }
 
+const longInBytes = (text: string | null): TextOrBytes | null =>
+  text === null || text.length < LONG_TEXT ? text : Buffer.from(text);
+
+/** A text has two bytes a character at most. */
+const sizeOf = (text: TextOrBytes | null): number => (text?.length ?? 0) * (typeof text === 'string' ? 2 : 1);
+
 function weightOf({ content: { html, text, raw }, attachments }: FreshMail): number {
   const files = attachments.reduce((sum, { bytes }) => sum + bytes.length + FILE_BYTES, 0);
-  return ENTRY_BYTES + 2 * ((html?.length ?? 0) + (text?.length ?? 0)) + (raw?.length ?? 0) + files;
+  return ENTRY_BYTES + sizeOf(html) + sizeOf(text) + sizeOf(raw) + files;
 }

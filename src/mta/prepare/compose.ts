@@ -1,6 +1,7 @@
 /** The two steps of making a mail that cost most, for any thread: composing a stored content, with its body hash, and signing the header. */
 import { isAscii } from 'node:buffer';
 import { LRUCache } from 'lru-cache';
+import { asBuffer } from '../../base/bytes.ts';
 import { changeHtml } from '../../mail/change-html.ts';
 import { relaxedBodyHash } from '../../mail/dkim/canonicalize.ts';
 import { signHeaders, type DkimSigner, type SignInput, type SigningKey } from '../../mail/dkim/sign.ts';
@@ -10,10 +11,14 @@ import { unsubscribeUrlsIn } from '../../mail/list-unsubscribe.ts';
 import { encodeContent, textFromHtml, type EncodedContent, type MimeContent } from '../../mail/mime-write.ts';
 import { sevenBitBody, valueOf } from '../../mail/re-encode.ts';
 import { withUnsubscribeUrl } from '../../messages/request/unsubscribe.ts';
+import type { TextOrBytes } from '../../messages/store/fresh-mails.ts';
 import { planHtml, type HtmlPlan, trackedHtml, type Tracking } from '../../tracking/rewrite.ts';
 
-export interface StoredContent extends MimeContent {
+export interface StoredContent<Text extends TextOrBytes = TextOrBytes> {
   id: string;
+  html: Text | null;
+  text: Text | null;
+  attachments: MimeContent['attachments'];
   /** True if a missing text part is derived from the html. */
   autoText: boolean;
   /** A submitted mail, header and body: nothing is composed then. */
@@ -48,14 +53,15 @@ interface Reading {
 export function createCompose({ remembered }: { remembered: number }): Compose {
   const readings = new LRUCache<string, Reading>({ max: remembered });
 
-  function readingOf(stored: StoredContent, html: string): Reading {
+  function readingOf(stored: StoredContent<string>, html: string): Reading {
     const { id } = stored;
     const reading = readings.get(id) ?? { plan: planHtml(html), plain: plainOf(stored) };
     readings.set(id, reading);
     return reading;
   }
 
-  return async (stored) => {
+  return async (given) => {
+    const stored = { ...given, html: textOf(given.html), text: textOf(given.text) };
     const { id, html, attachments, tracking, raw, sevenBit } = stored;
     if (raw !== undefined) {
       const whole = tracking === undefined ? raw : trackedMail(raw, tracking);
@@ -67,6 +73,9 @@ export function createCompose({ remembered }: { remembered: number }): Compose {
     return encode({ ...linked({ html: trackedHtml(html, plan, tracking), text: plain }, tracking), attachments }, id);
   };
 }
+
+const textOf = (text: TextOrBytes | null): string | null =>
+  text === null || typeof text === 'string' ? text : asBuffer(text).toString();
 
 /** Returns one recipient's copy of a submitted mail. Its html is read for each, since such mail has few recipients. */
 function trackedMail(raw: Buffer, tracking: Tracking): Buffer {
@@ -116,7 +125,7 @@ function linked(
   };
 }
 
-const plainOf = ({ html, text, autoText }: StoredContent): string | null =>
+const plainOf = ({ html, text, autoText }: StoredContent<string>): string | null =>
   text ?? (autoText && html !== null ? textFromHtml(html) : null);
 
 async function encode(content: MimeContent, id: string): Promise<Composed> {
@@ -145,6 +154,12 @@ export type MailAnswer =
   | { kind: 'unencodable'; why: string };
 
 /** `signatures` are the DKIM-Signature lines. */
+/** Returns the bytes that the job of a content has; nothing else needs them. */
+export const bytesOf = ({ attachments, ...content }: StoredContent): Uint8Array[] =>
+  [content.html, content.text, content.raw, ...attachments.map((one) => one.content)].filter(
+    (one) => one instanceof Uint8Array,
+  );
+
 export type Signed = { kind: 'signed'; signatures: string } | { kind: 'unsigned'; why: string };
 
 /** Makes the function that does jobs where it is called, with signers of its own. */

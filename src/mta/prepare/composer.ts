@@ -5,6 +5,7 @@ import type { Log } from '../../base/log.ts';
 import { createThreads, type Threads } from '../../base/threads.ts';
 import { signerForLoop } from '../../mail/dkim/sign.ts';
 import {
+  bytesOf,
   createCompose,
   createMailMaker,
   type Composed,
@@ -62,9 +63,7 @@ export function createComposer(deps: { clock: Clock; log: Log }) {
 
   /** Does the job in the thread of large contents. */
   async function makeAlone(job: MailJob): Promise<MailAnswer> {
-    const { attachments = [], raw } = job.kind === 'compose' ? job.stored : {};
-    const bytes = [...attachments.map(({ content }) => content), ...(raw === undefined ? [] : [raw])];
-    const [answer] = await threads.run([job], ownMemory(bytes));
+    const [answer] = await threads.run([job], job.kind === 'compose' ? ownMemory(bytesOf(job.stored)) : []);
     if (answer === undefined) throw new Error('the thread gave no answer');
     return answer;
   }

@@ -26,13 +26,13 @@ const CACHE_BYTES = 32 * 1024 * 1024;
 export class Drafts {
   private readonly deps: Pick<PrepareDeps, 'db' | 'clock' | 'log' | 'keyring'>;
   private readonly composer: Composer;
-  private readonly contents: BatchLoader<StoredText>;
+  private readonly contents: BatchLoader<StoredText<string>>;
   private readonly encodedContents = new EncodedContents(CACHE_BYTES);
 
   constructor(deps: Drafts['deps']) {
     this.deps = deps;
     this.composer = createComposer(deps);
-    this.contents = createBatchLoader<StoredText>((ids) => loadContents(deps.db.prepared, ids));
+    this.contents = createBatchLoader<StoredText<string>>((ids) => loadContents(deps.db.prepared, ids));
   }
 
   /** Begins to make a mail, and returns whether that may take long. The mail rejects if storage fails. */
@@ -123,7 +123,7 @@ export class Drafts {
     }
   }
 
-  private async textOf(contentId: string): Promise<StoredText> {
+  private async textOf(contentId: string): Promise<StoredText<string>> {
     const text = await this.contents.load(contentId);
     if (text === undefined) throw new Unbuildable(`content ${contentId} is not stored`);
     if (!isSealedContent(contentId)) return text;

@@ -1,5 +1,6 @@
 /** Loads what a mail is made of: the rows of the delivery and its message, the content, and its attachments. */
 import type { Attachment } from '../../mail/mime-write.ts';
+import type { FreshMail, TextOrBytes } from '../../messages/store/fresh-mails.ts';
 import { bodyOf, filesOf, wholeRaw } from '../../messages/store/stored-content.ts';
 import type { Connection } from '../../storage/connection.ts';
 import { columnsFrom, jsonReader } from '../../storage/json-rows.ts';
@@ -70,17 +71,18 @@ export const writtenAt = (row: Pick<StoredMail, 'created_at' | 'send_at'>): numb
   Math.max(row.created_at, row.send_at ?? 0);
 
 /** A content without its large parts, which are loaded when there is room for them. */
-export type StoredText = Pick<ContentRow, 'id' | 'html' | 'text' | 'auto_text' | 'attachment_count'> & {
-  is_raw: number;
-};
+export type StoredText<Text extends TextOrBytes = TextOrBytes> = Pick<
+  FreshMail<Text>['content'],
+  'id' | 'html' | 'text' | 'auto_text' | 'attachment_count'
+> & { is_raw: number };
 
 const readContents = statement(
   ({ listed }) => `SELECT c.id, c.html, c.text, c.auto_text, c.attachment_count, c.raw IS NOT NULL AS is_raw, c.packed
      FROM ${listed('w', 'text')} JOIN contents c ON c.id = w.value`,
 );
 
-export async function loadContents(db: Connection, ids: readonly string[]): Promise<Map<string, StoredText>> {
-  const rows = await db.all<StoredText & Pick<ContentRow, 'packed'>>(readContents, [JSON.stringify(ids)]);
+export async function loadContents(db: Connection, ids: readonly string[]): Promise<Map<string, StoredText<string>>> {
+  const rows = await db.all<Pick<StoredText, 'is_raw'> & ContentRow>(readContents, [JSON.stringify(ids)]);
   return new Map(rows.map(({ packed, ...row }) => [row.id, { ...row, ...bodyOf({ ...row, packed }) }]));
 }
 

@@ -21,6 +21,17 @@ describe('messages/store/fresh-mails', () => {
     assert.deepEqual([fresh.take('dlv_1'), fresh.bytes], [null, 0]);
   });
 
+  it('keeps long texts as bytes, which weigh less', () => {
+    const weight = (text: string): number => {
+      const fresh = new FreshMails();
+      const content = contentRow({ html: text, text: null });
+      fresh.add({ message: messageRow(), delivery: deliveryRow(), content, attachments: [], facts: null });
+      return fresh.bytes;
+    };
+    const short = weight('x'.repeat(20_000));
+    assert.deepEqual([weight('x'.repeat(40_000)) - short, weight('ł'.repeat(40_000)) - short], [0, 40_000]);
+  });
+
   it('holds no more than its memory: those that wait longest go first, and one that is larger is not kept', () => {
     const fresh = new FreshMails();
     for (let n = 0; n < 40; n++) add(fresh, `dlv_${String(n)}`, MEBIBYTE);

@@ -324,6 +324,8 @@ describe('mta/prepare/prepare', () => {
 
     for (const [name, content, attachments] of [
       ['a html', contentRow({ html: '<p>Grüße</p>', text: null, auto_text: 1 }), []],
+      ['a long html', contentRow({ html: '<p>Grüße</p>'.repeat(4000), text: null, auto_text: 1 }), []],
+      ['long texts', contentRow({ html: '<p>hi</p>'.repeat(4000), text: '\ufeffŁódź 🐎\n'.repeat(4000) }), []],
       [
         'a file',
         contentRow({ id: 'cnt_file', attachment_count: 1 }),
