@@ -438,16 +438,9 @@ export interface Decision {
   suppress: SuppressionReason | null;
 }
 
-const final: ReadonlySet<DeliveryStatus> = new Set([
-  'delivered',
-  'bounced',
-  'complained',
-  'suppressed',
-  'failed',
-  'canceled',
-]);
+const waiting: ReadonlySet<DeliveryStatus> = new Set(['scheduled', 'queued', 'sent', 'deferred']);
 
-export const isWaiting = (status: DeliveryStatus): boolean => !final.has(status);
+export const isWaiting = (status: DeliveryStatus): boolean => waiting.has(status);
 
 export const ignoreChange = (state: DeliveryState): Decision => ({
   applied: false,
@@ -472,7 +465,7 @@ export function moveToStatus(
   rest: Partial<Omit<Decision, 'state'>> & { change?: Partial<DeliveryState> } = {},
 ): Decision {
   const { change, ...others } = rest;
-  const ended = final.has(status) ? { dueAt: null, claimEpoch: null, heldBy: null, heldAt: null } : {};
+  const ended = isWaiting(status) ? {} : { dueAt: null, claimEpoch: null, heldBy: null, heldAt: null };
   return {
     ...ignoreChange(state),
     applied: true,
