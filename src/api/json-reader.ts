@@ -61,7 +61,10 @@ export function createJsonReader(deps: { clock: Clock }) {
     gate.run(owner, () => threads.run(job, ownMemory([job.bytes])).then(bodyOf, refuse), tooMany);
 
   return {
-    /** The bytes may be gone after it. Throws `invalid_json`, `payload_too_large` (too many values) or `service_unavailable` (too many large bodies of this owner). */
+    /**
+     * The bytes may be gone after it. Throws `invalid_json`, `payload_too_large` (too many values) or `service_unavailable` (too many large bodies of
+     * this owner).
+     */
     async read(bytes: Buffer, { owner, send = null, foreign = null }: BodyUse): Promise<JsonBody> {
       if (bytes.length > INLINE_BYTES) return inThread(owner, { bytes, send, foreign });
       if (bytes.length > AT_ONCE_BYTES) await nextSlice();

@@ -56,7 +56,7 @@ export class Tally {
   }
 }
 
-/** Calls `take` with the octets of a mail until its end, whose memory is then the taker's; rejects if the client leaves before that. */
+/** Calls `take` with the octets of a mail until its end, each time with memory that is the taker's; rejects if the client leaves before that. */
 export type ReadMail = (take: (octets: Buffer) => void) => Promise<void>;
 
 /** A mail that has come, cut at `keepBytes`; `size` is that of all of it. */

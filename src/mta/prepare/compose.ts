@@ -154,13 +154,11 @@ export type MailAnswer =
   | { kind: 'unencodable'; why: string };
 
 /** `signatures` are the DKIM-Signature lines. */
-/** Returns the bytes that the job of a content has; nothing else needs them. */
-export const bytesOf = ({ attachments, ...content }: StoredContent): Uint8Array[] =>
-  [content.html, content.text, content.raw, ...attachments.map((one) => one.content)].filter(
-    (one) => one instanceof Uint8Array,
-  );
-
 export type Signed = { kind: 'signed'; signatures: string } | { kind: 'unsigned'; why: string };
+
+/** Returns the bytes of a content that is to be composed; nothing else needs them. */
+export const bytesOf = ({ html, text, raw, attachments }: StoredContent): Uint8Array[] =>
+  [html, text, raw, ...attachments.map(({ content }) => content)].filter((one) => one instanceof Uint8Array);
 
 /** Makes the function that does jobs where it is called, with signers of its own. */
 export function createMailMaker(

@@ -2,7 +2,7 @@
 import { answerJobs } from '../../base/answer-jobs.ts';
 import { asBuffer, ownMemory } from '../../base/bytes.ts';
 import { signerForThread } from '../../mail/dkim/sign.ts';
-import { createCompose, createMailMaker, bytesOf, type MailAnswer, type MailJob } from './compose.ts';
+import { bytesOf, createCompose, createMailMaker, type MailAnswer, type MailJob } from './compose.ts';
 
 /** Contents whose links are kept in memory: the recipients of one content come one after the other, and a batch has few of them. */
 const REMEMBERED = 10;
