@@ -19,7 +19,8 @@ const MOST_BYTES = 32 * 1024 * 1024;
 /** The weight of a mail beside its text and bytes, and that of a file. */
 const ENTRY_BYTES = 2_000;
 const FILE_BYTES = 500;
-const LONG_TEXT = 32 * 1024;
+/** Characters of the texts that become bytes. V8 does not copy longer ones, and to encode one of 5 MB would hold the main loop for some milliseconds. */
+const IN_BYTES = { least: 32 * 1024, most: 128 * 1024 };
 
 export class FreshMails {
   private readonly kept = new LRUCache<string, FreshMail>({
@@ -47,7 +48,7 @@ export class FreshMails {
 }
 
 const longInBytes = (text: string | null): TextOrBytes | null =>
-  text === null || text.length < LONG_TEXT ? text : Buffer.from(text);
+  text === null || text.length < IN_BYTES.least || text.length > IN_BYTES.most ? text : Buffer.from(text);
 
 /** A text has two bytes a character at most. */
 const sizeOf = (text: TextOrBytes | null): number => (text?.length ?? 0) * (typeof text === 'string' ? 2 : 1);

@@ -30,6 +30,8 @@ describe('messages/store/fresh-mails', () => {
     };
     const short = weight('x'.repeat(20_000));
     assert.deepEqual([weight('x'.repeat(40_000)) - short, weight('ł'.repeat(40_000)) - short], [0, 40_000]);
+    // To encode a longer one would hold the main loop.
+    assert.equal(weight('x'.repeat(200_000)) - short, 360_000);
   });
 
   it('holds no more than its memory: those that wait longest go first, and one that is larger is not kept', () => {
