@@ -160,7 +160,7 @@ async function draftOf(deps: ApiContext, call: SendCall, rendered: Rendered): Pr
     return { kind: 'single', draft: await deps.mailDraft(asBuffer(checked.bytes), checked.draft, call) };
   }
   const { body, refused, templates } = rendered;
-  const rules = { ...rulesOf(deps, call.now), refused, files: filesFrom(call.checked) };
+  const rules = { refused, files: filesFrom(call.checked), ...rulesOf(deps, call.now) };
   const draft = await checkSendGently(body, rules, nextSlice);
   if (templates.size === 0) return draft;
   const name = (index: number, one: MessageDraft): void => {

@@ -82,7 +82,7 @@ export function submissionHandlers(deps: SubmissionDeps, settings: SubmissionSet
       try {
         const read = await deps.reader.read(bytes);
         if (!('digest' in read)) return await logged(session, 'DATA', caller, refuse(554, read.mail.text));
-        const id = await acceptor.accept(session, caller, { ...read, started });
+        const id = await acceptor.accept(session, caller, { started, ...read });
         return `2.0.0 queued as ${id}`;
       } catch (error) {
         if (!(error instanceof Problem)) throw error;
@@ -162,9 +162,9 @@ class SubmissionAcceptor {
     if (before !== null) return before;
     const draft = await this.draft(session, caller, mail, options);
     const now = deps.clock.now();
-    const by = { ...caller, requestId: newId('req', now) };
+    const by = { requestId: newId('req', now), ...caller };
     const alsoWrite = (): Rows => ({
-      audit: [submissionAudit(deps, session, { ...audited, requestId: by.requestId })],
+      audit: [submissionAudit(deps, session, { requestId: by.requestId, ...audited })],
       ...(key === null ? {} : { idempotency: [idempotencyRow(key, digest, draft.source?.id ?? '', now)] }),
     });
     try {
@@ -202,7 +202,7 @@ class SubmissionAcceptor {
     if (row === null) return null;
     if (row.body_hash !== digest && onMismatch === 'error')
       throw new Problem('idempotency_key_reused', 'this idempotency key was used with another mail');
-    await deps.audit.write(submissionAudit(deps, session, { ...audited, isReplay: true }));
+    await deps.audit.write(submissionAudit(deps, session, { isReplay: true, ...audited }));
     return (JSON.parse(row.body) as { id: string }).id;
   }
 

@@ -479,7 +479,7 @@ const dueRows = statement((sql) =>
 
 /** Reads at most `limit` rows of each group in the order of their due times, with one statement. */
 async function readDueRows(db: Connection, groups: readonly GroupToRead[], limit: number): Promise<DueRow[][]> {
-  const wanted = groups.map(({ from, ...group }, place) => ({ ...group, place, from_at: Math.max(0, from) }));
+  const wanted = groups.map(({ from, ...group }, place) => ({ place, from_at: Math.max(0, from), ...group }));
   const rows = await db.all<DueRow>(dueRows, [groupsToRead.json(wanted), limit]);
   const byGroup: DueRow[][] = groups.map(() => []);
   for (const row of rows) byGroup[row.place]?.push(row);

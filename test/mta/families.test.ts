@@ -43,6 +43,7 @@ describe('mta/attempt/deliver: the other address family', () => {
       clock,
       pool,
       timeouts,
+      deadline: Infinity,
       tls: createTlsClient(),
       memory: createTlsMemory(),
       hostname: 'mail.posthorn.test',

@@ -76,7 +76,7 @@ export class Answers {
   }
 
   private make(reply: Reply, body: Answer['body']): Answer {
-    const headers = { ...typeOf(reply), ...reply.headers };
+    const headers = Object.assign(typeOf(reply), reply.headers);
     const answer: Answer = { status: reply.status, code: null, headers, body };
     this.made.set(reply, answer);
     return answer;

@@ -187,7 +187,7 @@ function addEntry(
     if (entry.kind === 'rejected') throw entry.problem;
     const fault = known.faulty.get(index);
     if (fault !== undefined) throw fault;
-    const row = addMessage(deps, plan, { ...message, draft: entry.draft, ...knownOf(entry.draft, known) });
+    const row = addMessage(deps, plan, { draft: entry.draft, ...knownOf(entry.draft, known), ...message });
     return { index, to, id: row.id, status: row.status, error: null };
   } catch (error) {
     if (!(error instanceof Problem)) throw error;
@@ -209,11 +209,11 @@ async function commitPlan(
 ): Promise<Suppressed | null> {
   const { rows, packed, counters, stats, hints, bytes } = plan;
   const own: RowsToWrite = {
+    counters: [...counters.values()],
+    event_counts: [...stats.values()],
     ...rows,
     ...rowsInPieces(rows),
     ...Object.fromEntries(packed),
-    counters: [...counters.values()],
-    event_counts: [...stats.values()],
   };
   if (Object.keys(alsoInTransaction).some((table) => table in own))
     throw new Error('the further rows contain a table of the message itself');
@@ -224,7 +224,7 @@ async function commitPlan(
       : await deps.takeQuota?.(sender.accountId, sender.plan, plan.charged);
   let found: Suppressed | null = null;
   try {
-    found = await store(deps, { rows: { ...own, ...alsoInTransaction }, question, now: deps.clock.now() }, bytes);
+    found = await store(deps, { rows: Object.assign(own, alsoInTransaction), question, now: deps.clock.now() }, bytes);
   } catch (error) {
     settleQuota?.(false);
     throw error;

@@ -31,7 +31,7 @@ export class FreshMails {
   /** Adds a mail with one delivery that is due, once it is stored. Those that waited longest make room. */
   add({ content, ...fresh }: FreshMail<string>): void {
     const texts = { html: longInBytes(content.html), text: longInBytes(content.text) };
-    this.kept.set(fresh.delivery.id, { ...fresh, content: { ...content, ...texts } });
+    this.kept.set(fresh.delivery.id, { content: { ...content, ...texts }, ...fresh });
   }
 
   /** Returns the mail of a delivery, which is then not kept any longer: its bytes may be handed to a thread. */

@@ -43,7 +43,7 @@ export const rowsInPieces = ({ contents, attachments }: { contents: ContentRow[]
   attachments: [
     ...attachments.flatMap(piecesOf),
     ...contents.flatMap(({ id, raw }) =>
-      raw === null ? [] : piecesOf({ ...NO_FILE, content_id: id, bytes: raw }).slice(1),
+      raw === null ? [] : piecesOf({ content_id: id, bytes: raw, ...NO_FILE }).slice(1),
     ),
   ],
 });

@@ -163,6 +163,7 @@ export class Attempts {
         addresses: new AddressMemory(),
         transcripts,
         timeouts: options.timeouts,
+        deadline: Infinity,
         hostname: source.ehlo,
         source: name,
         local: () => options.localOf(source),

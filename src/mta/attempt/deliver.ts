@@ -40,7 +40,7 @@ export interface SourceContext {
   addresses?: AddressMemory;
   timeouts: PhaseTimeouts;
   /** When the attempt ends, on the monotonic clock, whatever host it is at. */
-  deadline?: number;
+  deadline: number;
   /** Our name in EHLO. */
   hostname: string;
   /** The source that mail leaves from; null for the address that the system chooses. */
@@ -96,7 +96,7 @@ export async function connectToSite(context: SourceContext, site: Site, wanted: 
   if (hosts.length === 0) last = noReachableAddress(context.source);
   for (const [at, host] of hosts.entries()) {
     if (at < from || (host.preference ?? 0) > worst) continue;
-    if (context.clock.monotonic() >= (context.deadline ?? Infinity)) break;
+    if (context.clock.monotonic() >= context.deadline) break;
     const need = needOf(site, host, wanted.tlsRequest);
     if (need.kind === 'refused') {
       // Another host had a passing fault: waiting may help.
@@ -245,7 +245,7 @@ function targetOf(context: SourceContext, { site, host, need, otherHostsRemain }
     ehlo: context.hostname,
     need,
     timeouts: context.timeouts,
-    ...(context.deadline === undefined ? {} : { deadline: context.deadline }),
+    deadline: context.deadline,
     otherHostsRemain,
     // A route with `tls: none` has agreed that its password goes in the clear.
     ...(auth === null ? {} : { auth: { ...auth, inPlaintext: site.relay?.tls === 'none' } }),
@@ -412,12 +412,12 @@ async function sendAndGiveBack(
   try {
     const fit = await fitFor(lease, mail);
     if (fit.kind !== 'ready') return { kind: 'unmade', failure: fit };
-    const transfer = await lease.session.send({
-      ...fit,
-      recipients: [fit.recipient],
-      requireTls: mail.tlsRequest === 'require',
-      ...(context.deadline === undefined ? {} : { deadline: context.deadline }),
-    });
+    const { envelopeFrom, recipient, data, isOwn = false, size, smtpUtf8, eightBit } = fit;
+    const requireTls = mail.tlsRequest === 'require';
+    const { deadline } = context;
+    const recipients = [recipient];
+    const message = { envelopeFrom, recipients, data, isOwn, size, smtpUtf8, eightBit, requireTls, deadline };
+    const transfer = await lease.session.send(message);
     if (isAboutSession(lease, transfer)) void lease.session.close();
     else tooMany = tooManyIn(transfer);
     return transfer;

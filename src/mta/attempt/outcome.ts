@@ -43,10 +43,10 @@ export type EndedTransfer = Exclude<Transfer, { kind: 'withheld' }>;
 
 export function outcomeOfTransfer(frame: AttemptFrame, place: Place, transfer: EndedTransfer): Outcome {
   const facts = (reply: SmtpReply | null, text: string | null): AttemptFacts => ({
-    ...frameFacts(frame),
-    ...place,
     tls: tlsFacts(transfer.tls),
     timings: rounded(transfer.timings),
+    ...frameFacts(frame),
+    ...place,
     ...replyFacts(reply, text),
   });
   switch (transfer.kind) {
@@ -75,10 +75,10 @@ export function outcomeOfDial(
   failed: Extract<OpenResult, { kind: 'failed' }>,
 ): Outcome {
   const facts: AttemptFacts = {
-    ...frameFacts(frame),
-    ...place,
     tls: tlsFacts(failed.tls),
     timings: rounded(failed.timings),
+    ...frameFacts(frame),
+    ...place,
     ...replyFacts(failed.reply, `${failed.phase}: ${failed.text}`),
   };
   if (failed.tlsUnsatisfied) return later(frame, facts, 'tls_required');

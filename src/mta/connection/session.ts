@@ -420,11 +420,11 @@ export class Envelope {
   }
 
   accepted(reply: SmtpReply): Transfer {
-    return { ...this.facts, kind: 'accepted', reply, refusedRecipients: this.refusedOnes ?? noRecipients };
+    return { kind: 'accepted', reply, refusedRecipients: this.refusedOnes ?? noRecipients, ...this.facts };
   }
 
   refused(phase: 'mail' | 'rcpt' | 'data' | 'dot', reply: SmtpReply): Transfer {
-    return { ...this.facts, kind: 'refused', phase, reply, refusedRecipients: this.refusedOnes ?? noRecipients };
+    return { kind: 'refused', phase, reply, refusedRecipients: this.refusedOnes ?? noRecipients, ...this.facts };
   }
 
   /** Returns the refusal of the sender or, if that was accepted, of the first recipient. */

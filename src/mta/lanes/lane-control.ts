@@ -390,7 +390,6 @@ export class LaneControl {
     const { lanes, clock } = this.engine;
     const { site, traffic, domains, asking, acceptedAt } = state;
     return {
-      ...this.aboutOf(state),
       isShared: isShared(state),
       isRelay: site?.relay != null,
       connections: this.connectionsOf(state),
@@ -399,6 +398,7 @@ export class LaneControl {
       asking,
       acceptedAt,
       lastMinute: (domain, ms) => (domain === null ? traffic : domains?.get(domain))?.lastMinute(clock.now(), ms) ?? 0,
+      ...this.aboutOf(state),
     };
   }
 

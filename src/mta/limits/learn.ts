@@ -286,7 +286,7 @@ class Teaching {
   }
 
   private find(kind: LimitKind, scope: Partial<About>): Limit | undefined {
-    return this.known.get(keyOf({ ...this.about(scope), kind }));
+    return this.known.get(keyOf({ kind, ...this.about(scope) }));
   }
 }
 

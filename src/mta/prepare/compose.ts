@@ -110,7 +110,7 @@ const whole = (head: Buffer, body: Buffer, facts: BodyFacts): Composed => ({
 /** Composes a submitted mail of whose body everything is known. */
 export function composeKnown(raw: Buffer, facts: BodyFacts): Composed {
   const end = endOfHead(raw);
-  return { ...whole(raw.subarray(0, end), raw.subarray(end + 2), facts), isOwn: true };
+  return { isOwn: true, ...whole(raw.subarray(0, end), raw.subarray(end + 2), facts) };
 }
 
 /** Puts this recipient's address in the place of the unsubscribe link. */
@@ -167,7 +167,7 @@ export function createMailMaker(
 ): (job: MailJob) => Promise<MailAnswer> {
   async function sign({ keys, ...input }: Unsigned): Promise<Signed> {
     try {
-      return { kind: 'signed', signatures: await signHeaders({ ...input, signers: keys.map(signerOf) }) };
+      return { kind: 'signed', signatures: await signHeaders({ signers: keys.map(signerOf), ...input }) };
     } catch (error) {
       return { kind: 'unsigned', why: whyOf(error) };
     }
@@ -180,7 +180,7 @@ export function createMailMaker(
       if (job.sign === null) return { kind: 'composed', composed, signed: { kind: 'signed', signatures: '' } };
       const { front, ...rest } = job.sign;
       const { content, bodyHash } = composed;
-      return { kind: 'composed', composed, signed: await sign({ ...rest, head: front + content.headers, bodyHash }) };
+      return { kind: 'composed', composed, signed: await sign({ head: front + content.headers, bodyHash, ...rest }) };
     } catch (error) {
       return { kind: 'unencodable', why: whyOf(error) };
     }

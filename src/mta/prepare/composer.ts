@@ -77,8 +77,8 @@ export function createComposer(deps: { clock: Clock; log: Log }) {
       if (answer.kind === 'unencodable') throw new Unencodable(answer.why);
       if (answer.kind !== 'composed') throw new Error('the answer to a content to compose was another');
       const { composed, signed } = answer;
-      const { content } = composed;
-      return { composed: { ...composed, content: { ...content, body: asBuffer(content.body) } }, signed };
+      composed.content.body = asBuffer(composed.content.body);
+      return { composed, signed };
     },
     /** Rejects with ThreadRefusal if it should be tried again later. */
     async sign(unsigned: Unsigned, order: Order): Promise<Signed> {

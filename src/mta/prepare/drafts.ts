@@ -55,7 +55,8 @@ export class Drafts {
     try {
       const mail = await made;
       if (mail.kind !== 'ready' || !mail.eightBit) return mail;
-      return { ...mail, inSevenBits: () => this.makeSevenBit(draft) };
+      mail.inSevenBits = () => this.makeSevenBit(draft);
+      return mail;
     } catch (error) {
       return failureOf(error);
     }
@@ -150,8 +151,12 @@ export class Drafts {
 const knownOf = (fresh: FreshMail | null): Composed | undefined =>
   fresh?.facts == null || fresh.content.raw === null ? undefined : composeKnown(fresh.content.raw, fresh.facts);
 
-const textOfFresh = ({ content: { raw, ...content } }: FreshMail): StoredText => ({
-  ...content,
+const textOfFresh = ({ content: { id, html, text, auto_text, attachment_count, raw } }: FreshMail): StoredText => ({
+  id,
+  html,
+  text,
+  auto_text,
+  attachment_count,
   is_raw: raw === null ? 0 : 1,
 });
 

@@ -53,6 +53,7 @@ describe('mta/attempt/deliver', () => {
       clock,
       pool,
       timeouts,
+      deadline: Infinity,
       tls: createTlsClient({ ca: testCa }),
       memory: createTlsMemory(),
       hostname: 'mail.posthorn.test',
