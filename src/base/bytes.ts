@@ -16,6 +16,6 @@ const LEAST_GIVEN = 32 * 1024;
 
 /** Gives large memory of buffers back at once; V8 would find it at a full collection. Nothing else may need it: they are empty then. */
 export function giveBack(buffers: readonly Uint8Array[]): void {
-  const memory = ownMemory(buffers).filter(({ byteLength }) => byteLength >= LEAST_GIVEN);
-  if (memory.length > 0) nowhere.postMessage(null, memory);
+  const large = buffers.filter(({ buffer }) => buffer.byteLength >= LEAST_GIVEN);
+  if (large.length > 0) nowhere.postMessage(null, ownMemory(large));
 }

@@ -102,7 +102,7 @@ export class Inbox<Mail extends { id: string; raw: Uint8Array }> {
   take(mail: Mail, stranger: Stranger): void {
     const isBuffered = this.bufferedBytes + mail.raw.length <= this.options.mostBuffered;
     if (isBuffered) this.bufferedBytes += mail.raw.length;
-    this.add({ ...stranger, id: mail.id, mail: isBuffered ? mail : null });
+    this.add({ id: mail.id, mail: isBuffered ? mail : null, ...stranger });
     this.work();
   }
 

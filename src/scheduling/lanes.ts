@@ -348,9 +348,10 @@ class LaneQueue<Job extends LaneJob> {
       for (const order of classes)
         for (const share of this.sharesOf(order)) {
           const job = this.shares[order]?.get(share)?.[depth];
-          if (job === undefined || !mayHave(turnOf(job))) continue;
-          if (!isBegun(job)) return job;
-          if (--left === 0) return null;
+          if (job === undefined) continue;
+          if (!isBegun(job)) {
+            if (mayHave(turnOf(job))) return job;
+          } else if (--left === 0) return null;
         }
     return null;
   }
@@ -417,8 +418,8 @@ class LaneQueue<Job extends LaneJob> {
     for (const share of this.sharesOf(order)) {
       if (!mayHave(turnOf({ class: order, share }))) continue;
       const jobs = shares.get(share) ?? [];
-      shares.delete(share);
       const job = jobs.shift();
+      if (shares.size > 1 || jobs.length === 0) shares.delete(share);
       if (jobs.length > 0) shares.set(share, jobs);
       if (job === undefined) continue;
       this.waiting--;

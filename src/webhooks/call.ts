@@ -48,7 +48,7 @@ export async function callEndpoint(
     body,
   });
   const common = { at, ms: Math.round(clock.monotonic() - began), signature };
-  if (fetched.kind === 'answered') return { ...common, ...judged(fetched, clock.now()) };
+  if (fetched.kind === 'answered') return Object.assign(common, judged(fetched, clock.now()));
   // This says nothing about the endpoint, so it uses none of its attempts.
   if (fetched.why === 'own') throw new Error(fetched.text);
   return {
