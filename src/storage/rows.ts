@@ -38,7 +38,10 @@ const ROWS_BOUND_AT_ONCE = 32;
  * to its thread and back would double the length of a commit.
  */
 export async function insertRows(connection: Connection, units: readonly RowsToWrite[]): Promise<void> {
-  const wanted = tableOrder.filter((table) => units.some((unit) => (unit[table]?.length ?? 0) > 0));
+  const named = new Set(units.flatMap(Object.keys));
+  const wanted = tableOrder.filter(
+    (table) => named.has(table) && units.some((unit) => (unit[table]?.length ?? 0) > 0),
+  );
   for (const table of wanted)
     if (optionsOf(table).isReferredTo === true) await insertInto(connection, table, rowsOf(units, table));
   const others = wanted.filter((table) => optionsOf(table).isReferredTo !== true);
