@@ -1,6 +1,6 @@
 /**
  * `npm run bench -- NAME [options]` and `npm run torture -- NAME [options]`: builds the program if it is stale, and runs the script of that
- * name in test/bench or test/torture. Without a name it lists them.
+ * name in test/bench or test/torture. Without a name it lists them; with `--help` it shows the comment that the script begins with.
  */
 import { spawnSync } from 'node:child_process';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
@@ -28,6 +28,11 @@ const isLinear = kind === 'bench' && name === 'linear';
 if (!isLinear && !existsSync(script)) {
   console.error(`There is no such script: ${script}. \`npm run ${kind}\` lists them.`);
   process.exit(64);
+}
+if (options.includes('--help') && !isLinear) {
+  const [, comment = ''] = /^\/\*\*\n([^]*?)\n? \*\//.exec(readFileSync(script, 'utf8')) ?? [];
+  console.log(comment.replaceAll(/^ \* ?/gm, ''));
+  process.exit(0);
 }
 const node = (...args) => spawnSync(process.execPath, args, { stdio: 'inherit' }).status ?? 1;
 const built = node('src/bin/ready.mjs');
