@@ -39,7 +39,7 @@ const SECRETS = ['password', 'secret', 'token', 'authorization', 'apiKey', 'priv
 /** A reader of standard output that stops reading must not fill our memory: beyond this, lines are dropped. */
 const LARGEST_BACKLOG_BYTES = 16 * 2 ** 20;
 /** Lines go out together, when there are so many bytes of them or after so many ms: each write wakes a thread, which cost 9 % of the main loop. */
-const LINES_TOGETHER_BYTES = 4096;
+const LINES_TOGETHER_BYTES = 12 * 1024;
 const LINES_TOGETHER_MS = 100;
 
 export function createLog({ level, format, addresses = 'full', journal = false, stream }: LogOptions): RootLog {
