@@ -39,9 +39,7 @@ const ROWS_BOUND_AT_ONCE = 32;
  */
 export async function insertRows(connection: Connection, units: readonly RowsToWrite[]): Promise<void> {
   const named = new Set(units.flatMap(Object.keys));
-  const wanted = tableOrder.filter(
-    (table) => named.has(table) && units.some((unit) => (unit[table]?.length ?? 0) > 0),
-  );
+  const wanted = tableOrder.filter((table) => named.has(table) && units.some((unit) => (unit[table]?.length ?? 0) > 0));
   for (const table of wanted)
     if (optionsOf(table).isReferredTo === true) await insertInto(connection, table, rowsOf(units, table));
   const others = wanted.filter((table) => optionsOf(table).isReferredTo !== true);
