@@ -38,9 +38,25 @@ export function textFromHtml(html: string): string {
   const reader = new Reader(html);
   // A tokenizer that looks for entities takes three times as long.
   const tokenizer = new Tokenizer({ decodeEntities: false }, reader);
+  Object.assign<object, Pick<Progress, 'fastForwardTo'>>(tokenizer, { fastForwardTo });
   tokenizer.write(html);
   tokenizer.end();
   return reader.writer.end();
+}
+
+/** The place of the tokenizer in its text. */
+interface Progress {
+  buffer: string;
+  offset: number;
+  index: number;
+  fastForwardTo(code: number): boolean;
+}
+
+/** Does what the tokenizer's method of this name does, with a search: its loop over the characters takes half of the time for a mail. */
+function fastForwardTo(this: Progress, code: number): boolean {
+  const at = this.buffer.indexOf(String.fromCharCode(code), this.index + 1 - this.offset);
+  this.index = this.offset + (at < 0 ? this.buffer.length - 1 : at);
+  return at >= 0;
 }
 
 const noop = (): void => undefined;
