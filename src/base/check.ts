@@ -41,7 +41,10 @@ interface Fault {
   says: string;
 }
 
-/** Zod would write a text for each of 100,000 faults in a hostile list; we write one for the fault that is reported. It would add `async` to a copy. */
+/**
+ * Zod would write a text for each of 100,000 faults in a hostile list; we write one for the fault that is reported. Zod sets `async` in a copy of
+ * this, which keeps its shape if it is there already.
+ */
 const unworded = { error: () => '', async: false };
 
 /** Returns the value as the schema gives it; a null of an optional member counts as absent. Throws the first fault, its field the member's path. */

@@ -38,7 +38,7 @@ export function textFromHtml(html: string): string {
   const reader = new Reader(html);
   // A tokenizer that looks for entities takes three times as long.
   const tokenizer = new Tokenizer({ decodeEntities: false }, reader);
-  Object.assign<object, Pick<Progress, 'fastForwardTo'>>(tokenizer, { fastForwardTo });
+  Object.assign<object, object>(tokenizer, { fastForwardTo });
   tokenizer.write(html);
   tokenizer.end();
   return reader.writer.end();
@@ -49,7 +49,6 @@ interface Progress {
   buffer: string;
   offset: number;
   index: number;
-  fastForwardTo(code: number): boolean;
 }
 
 /** Does what the tokenizer's method of this name does, with a search: its loop over the characters takes half of the time for a mail. */

@@ -12,6 +12,7 @@ import { composeKnown } from '../../src/mta/prepare/compose.ts';
 import { contentRow, deliveryRow, messageRow } from '../support/harness/mail-rows.ts';
 
 v8.setFlagsFromString('--allow-natives-syntax');
+// Compiled at the first call, so the flag stays set.
 const haveSameShape = vm.runInThisContext('(a, b) => %HaveSameMap(a, b)') as (a: object, b: object) => boolean;
 
 const frame = { startedAt: 1000, endedAt: 1300, retryAt: 61_000, viaRelay: false };

@@ -15,7 +15,7 @@ export interface FreshMail<Text extends TextOrBytes = TextOrBytes> {
   facts: BodyFacts | null;
 }
 
-/** One of the largest mails (`limits.messageBytes` as shipped) has room. */
+/** A submitted mail of the largest size (`limits.messageBytes` as shipped) has room. */
 const MOST_BYTES = 26 * 1024 * 1024;
 /** The weight of a mail beside its text and bytes, and that of a file. */
 const ENTRY_BYTES = 2_000;
