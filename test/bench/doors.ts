@@ -63,16 +63,16 @@ const runs = Number(options.runs ?? (options.quick ? '1' : '5'));
 const scale = Number(options.scale) * (options.quick ? 0.04 : 1);
 const sessions = Number(options.sessions);
 
-/** The mails of a cell: the first ones after the start, all before the clock starts, and those that are measured. */
+/** The mails of a cell: the first ones after the start, all before the clock starts (V8 compiles until then), and those that are measured. */
 function countsOf(size: number): { cold: number; warm: number; messages: number } {
   const [cold, warm, messages] =
     size < 16_000
       ? [2000, 10_000, 8000]
       : size < 64_000
-        ? [1000, 4000, 4000]
+        ? [1000, 6000, 4000]
         : size < 500_000
-          ? [500, 2000, 2000]
-          : [50, 200, 200];
+          ? [500, 4000, 2000]
+          : [50, 1500, 300];
   const scaled = (count: number): number => Math.max(2 * sessions, Math.round(count * scale));
   return { cold: scaled(cold), warm: scaled(warm) + scaled(cold), messages: scaled(messages) };
 }

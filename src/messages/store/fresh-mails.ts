@@ -15,8 +15,8 @@ export interface FreshMail<Text extends TextOrBytes = TextOrBytes> {
   facts: BodyFacts | null;
 }
 
-/** A submitted mail of the largest size (`limits.messageBytes` as shipped) has room. */
-const MOST_BYTES = 26 * 1024 * 1024;
+/** A larger mail is kept, alone: to read it back would take its memory again. */
+const MOST_BYTES = 20 * 1024 * 1024;
 /** The weight of a mail beside its text and bytes, and that of a file. */
 const ENTRY_BYTES = 2_000;
 const FILE_BYTES = 500;
@@ -26,7 +26,7 @@ const IN_BYTES = { least: 32 * 1024, most: 128 * 1024 };
 export class FreshMails {
   private readonly kept = new LRUCache<string, FreshMail>({
     maxSize: MOST_BYTES,
-    sizeCalculation: weightOf,
+    sizeCalculation: (mail) => Math.min(weightOf(mail), MOST_BYTES),
   });
 
   /** Adds a mail with one delivery that is due, once it is stored. Those that waited longest make room. */
