@@ -3,10 +3,10 @@ import { hash } from 'node:crypto';
 import { isUtf8 } from 'node:buffer';
 import {
   base64Length,
-  base64Lines,
   BOUNDARY_MARK,
   encodeText,
   measureText,
+  writeBase64Lines,
   type TextEnd,
 } from './transfer-encoding.ts';
 import { survey } from './body-facts.ts';
@@ -137,8 +137,7 @@ function withFiles(body: Buffer, files: readonly Buffer[], base: string): Buffer
   let [done, to] = [0, 0];
   for (const { octets, from, end } of places.sort((one, other) => one.from - other.from)) {
     to += body.copy(whole, to, done, from);
-    for (let at = 0; at < octets.length; at += BASE64_SLICE)
-      to += base64Lines(octets.subarray(at, at + BASE64_SLICE)).copy(whole, to);
+    to = writeBase64Lines(octets, whole, to);
     // The line end before a delimiter belongs to that.
     if (octets.length > 0) to -= 2;
     done = end;
@@ -146,9 +145,6 @@ function withFiles(body: Buffer, files: readonly Buffer[], base: string): Buffer
   to += body.copy(whole, to, done);
   return whole.subarray(0, to);
 }
-
-/** Octets of whole lines. */
-const BASE64_SLICE = 57 * 1024;
 
 /** Stands for a file while its mail is composed. */
 const markOf = (base: string, at: number): Buffer => Buffer.from(`${base} ${String(at).padStart(4, '0')}`);
