@@ -281,7 +281,7 @@ async function openStores(core: Core) {
   return {
     recorder,
     disk,
-    fresh: new FreshMails(),
+    fresh: new FreshMails(clock),
     tail: new EventTail(core),
     callers: createCallers({ db, clock, report }),
     directory: createDomainDirectory({ db, clock }),

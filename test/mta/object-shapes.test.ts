@@ -5,6 +5,7 @@
 import assert from 'node:assert/strict';
 import v8 from 'node:v8';
 import vm from 'node:vm';
+import { systemClock } from '../../src/base/clock.ts';
 import { FreshMails } from '../../src/messages/store/fresh-mails.ts';
 import { outcomeOfTransfer, type EndedTransfer } from '../../src/mta/attempt/outcome.ts';
 import { noTimings } from '../../src/mta/connection/phases.ts';
@@ -21,7 +22,7 @@ const reply = { code: 250, enhanced: null, lines: ['ok'], text: 'ok' };
 const raw = Buffer.from('Subject: hi\r\n\r\nhi\r\n');
 
 function freshMail() {
-  const fresh = new FreshMails();
+  const fresh = new FreshMails(systemClock);
   const delivery = deliveryRow();
   fresh.add({ message: messageRow(), delivery, content: contentRow(), attachments: [], facts: null });
   const mail = fresh.take(delivery.id);

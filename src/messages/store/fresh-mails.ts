@@ -1,5 +1,5 @@
 /** Mails just accepted: bounded memory has them for the first attempt, which reads nothing back. What is not here or used is in the database. */
-import { LRUCache } from 'lru-cache';
+import type { Clock } from '../../base/clock.ts';
 import type { BodyFacts } from '../../mail/body-facts.ts';
 import type { AttachmentRow, ContentRow, DeliveryRow, MessageRow } from '../../storage/tables.ts';
 
@@ -15,46 +15,73 @@ export interface FreshMail<Text extends TextOrBytes = TextOrBytes> {
   facts: BodyFacts | null;
 }
 
-/** A larger mail is kept, alone: to read it back would take its memory again. */
-const MOST_BYTES = 20 * 1024 * 1024;
+const MOST_BYTES = 28 * 1024 * 1024;
+/** A mail that has waited longer is not on its way to a receiver soon: it makes room for others. */
+const OLD_MS = 10_000;
 /** The weight of a mail beside its text and bytes, and that of a file. */
 const ENTRY_BYTES = 2_000;
 const FILE_BYTES = 500;
 /** Characters of the texts that become bytes. V8 does not copy longer ones, and to encode one of 5 MB would hold the main loop for some milliseconds. */
 const IN_BYTES = { least: 32 * 1024, most: 128 * 1024 };
 
-export class FreshMails {
-  private readonly kept = new LRUCache<string, FreshMail>({
-    maxSize: MOST_BYTES,
-    sizeCalculation: (mail) => Math.min(weightOf(mail), MOST_BYTES),
-  });
+interface Kept {
+  mail: FreshMail;
+  weight: number;
+  /** On the monotonic clock. */
+  since: number;
+}
 
-  /** Adds a mail with one delivery that is due, once it is stored. Those that waited longest make room. */
-  add({ content, ...fresh }: FreshMail<string>): void {
-    const texts = { html: longInBytes(content.html), text: longInBytes(content.text) };
-    this.kept.set(fresh.delivery.id, { content: { ...content, ...texts }, ...fresh });
+export class FreshMails {
+  /** Oldest first. */
+  private readonly kept = new Map<string, Kept>();
+  private readonly clock: Pick<Clock, 'monotonic'>;
+  bytes = 0;
+
+  constructor(clock: Pick<Clock, 'monotonic'>) {
+    this.clock = clock;
+  }
+
+  /**
+   * Adds a mail with one delivery that is due, once it is stored, if there is room. While more come than go out, the oldest are kept, as they go next:
+   * with the newest, each would have made room for another when its turn came. A mail that is larger than the room is kept alone.
+   */
+  add(mail: FreshMail<string>): void {
+    const weight = weightOf(mail);
+    const since = this.clock.monotonic();
+    for (const [id, oldest] of this.kept) {
+      if (this.bytes + weight <= MOST_BYTES || since - oldest.since < OLD_MS) break;
+      this.remove(id, oldest);
+    }
+    if (this.kept.size > 0 && this.bytes + weight > MOST_BYTES) return;
+    const { html, text } = mail.content;
+    const content = { ...mail.content, html: longInBytes(html), text: longInBytes(text) };
+    this.bytes += weight;
+    this.kept.set(mail.delivery.id, { mail: { ...mail, content }, weight, since });
   }
 
   /** Returns the mail of a delivery, which is then not kept any longer: its bytes may be handed to a thread. */
   take(deliveryId: string): FreshMail | null {
-    const fresh = this.kept.get(deliveryId);
-    if (fresh === undefined) return null;
-    this.kept.delete(deliveryId);
-    return fresh;
+    const found = this.kept.get(deliveryId);
+    if (found === undefined) return null;
+    this.remove(deliveryId, found);
+    return found.mail;
   }
 
-  get bytes(): number {
-    return this.kept.calculatedSize;
+  private remove(deliveryId: string, { weight }: Kept): void {
+    this.kept.delete(deliveryId);
+    this.bytes -= weight;
   }
 }
 
+const isInBytes = ({ length }: string): boolean => length >= IN_BYTES.least && length <= IN_BYTES.most;
 const longInBytes = (text: string | null): TextOrBytes | null =>
-  text === null || text.length < IN_BYTES.least || text.length > IN_BYTES.most ? text : Buffer.from(text);
+  text === null || !isInBytes(text) ? text : Buffer.from(text);
 
-/** A text has two bytes a character at most. */
-const sizeOf = (text: TextOrBytes | null): number => (text?.length ?? 0) * (typeof text === 'string' ? 2 : 1);
+/** A text has two bytes a character at most, or those of its UTF-8. */
+const sizeOf = (text: string | null): number =>
+  text === null ? 0 : isInBytes(text) ? Buffer.byteLength(text) : 2 * text.length;
 
-function weightOf({ content: { html, text, raw }, attachments }: FreshMail): number {
+function weightOf({ content: { html, text, raw }, attachments }: FreshMail<string>): number {
   const files = attachments.reduce((sum, { bytes }) => sum + bytes.length + FILE_BYTES, 0);
-  return ENTRY_BYTES + sizeOf(html) + sizeOf(text) + sizeOf(raw) + files;
+  return ENTRY_BYTES + sizeOf(html) + sizeOf(text) + (raw?.length ?? 0) + files;
 }

@@ -306,7 +306,7 @@ describe('mta/prepare/prepare', () => {
     async function bothWays(content: ContentRow, facts: BodyFacts | null, attachments: AttachmentRow[] = []) {
       const made = await store({}, {}, content);
       if (attachments.length > 0) await temp.db.commit.insert({ attachments });
-      const fresh = new FreshMails();
+      const fresh = new FreshMails(new FakeClock());
       const [message] = await temp.db.prepared.all<MessageRow>('SELECT * FROM messages WHERE id = ?', [
         made.message_id,
       ]);
