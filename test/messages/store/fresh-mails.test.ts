@@ -35,14 +35,14 @@ describe('messages/store/fresh-mails', () => {
     assert.equal(weight('x'.repeat(200_000)) - short, 360_000);
   });
 
-  it('holds no more than its memory: the oldest stay, as they go next, until they have waited long', async () => {
+  it('holds no more than its memory: the oldest stay, as they go next, until they have waited long', () => {
     const clock = new FakeClock();
     const fresh = new FreshMails(clock);
     const kept = (n: number): boolean => fresh.take(`dlv_${String(n)}`) !== null;
     for (let n = 0; n < 40; n++) add(fresh, `dlv_${String(n)}`, MEBIBYTE);
     assert.ok(fresh.bytes <= 28 * MEBIBYTE && fresh.bytes > 26 * MEBIBYTE);
     assert.deepEqual([kept(0), kept(39)], [true, false]);
-    await clock.advance(10_000);
+    clock.advance(10_000);
     add(fresh, 'dlv_40', 2 * MEBIBYTE);
     assert.deepEqual([kept(1), kept(2), kept(40)], [false, true, true]);
   });
