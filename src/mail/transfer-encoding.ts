@@ -200,7 +200,7 @@ export function base64Lines(octets: Buffer): Buffer {
 /** Octets that are encoded at a time, in whole lines. */
 const BASE64_SLICE = 57 * 1024;
 
-/** Writes octets as base64 in lines to `out` from `at` on, which has room for them; returns the end. With a string for each line it takes twice the time. */
+/** Writes octets as base64 in lines to `out` from `at` on, which has room for them; returns the end. With a string for each line it takes half as long again. */
 export function writeBase64Lines(octets: Buffer, out: Buffer, at: number): number {
   let to = at;
   for (let from = 0; from < octets.length; from += BASE64_SLICE) {

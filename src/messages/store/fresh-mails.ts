@@ -16,8 +16,8 @@ export interface FreshMail<Text extends TextOrBytes = TextOrBytes> {
 }
 
 const MOST_BYTES = 28 * 1024 * 1024;
-/** A mail that has waited longer is not on its way to a receiver soon: it makes room for others. */
-const OLD_MS = 10_000;
+/** A mail that has waited longer, as at a slow receiver, makes room for others. Mails of 4 KB do not fill the memory in this time. */
+const OLD_MS = 3_000;
 /** The weight of a mail beside its text and bytes, and that of a file. */
 const ENTRY_BYTES = 2_000;
 const FILE_BYTES = 500;
@@ -43,7 +43,7 @@ export class FreshMails {
 
   /**
    * Adds a mail with one delivery that is due, once it is stored, if there is room. While more come than go out, the oldest are kept, as they go next:
-   * with the newest, each would have made room for another when its turn came. A mail that is larger than the room is kept alone.
+   * the newest would be dropped for still newer ones before their turn. A mail that is larger than the memory is kept alone.
    */
   add(mail: FreshMail<string>): void {
     const weight = weightOf(mail);
