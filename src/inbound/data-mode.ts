@@ -3,7 +3,7 @@
  * blocks. This feed searches faster, removes dots in place and hands blocks over. The parser still decides on commands, sizes and the end.
  */
 import type { SMTPServerDataStream } from 'smtp-server';
-import { withCrlf } from '../mail/re-encode.ts';
+import { withCrlf } from '../mail/body-facts.ts';
 import type { ReadMail } from './mail-intake.ts';
 import type { SmtpConnection } from './smtp-connection.ts';
 

@@ -8,8 +8,8 @@ export interface BodyFacts {
 
 /** The result of one pass over the octets of a body: a pass for each kind would cost as much as this one. */
 export interface Survey {
-  /** A CR or a LF that is not part of a CRLF. */
-  hasBareEnd: boolean;
+  /** The number of CR and LF that are not part of a CRLF. */
+  bareEnds: number;
   /** A line of more than 998 octets (RFC 5321 section 4.5.3.1.6). */
   hasLongLine: boolean;
   /** White space as relaxed bodies have it (RFC 6376 section 3.4.4); empty lines at the end are not looked at. */
@@ -20,7 +20,7 @@ const [TAB, LF, CR, SPACE] = [0x09, 0x0a, 0x0d, 0x20];
 const LONGEST_LINE = 998;
 
 export function survey(octets: Buffer): Survey {
-  const found = { hasBareEnd: false, hasLongLine: false, isRelaxed: true };
+  const found = { bareEnds: 0, hasLongLine: false, isRelaxed: true };
   const { length } = octets;
   const view = new DataView(octets.buffer, octets.byteOffset, length);
   let lineStart = 0;
@@ -29,12 +29,12 @@ export function survey(octets: Buffer): Survey {
     if (octet === SPACE) {
       if (octets[at - 1] === SPACE) found.isRelaxed = false;
     } else if (octet === LF) {
-      if (octets[at - 1] !== CR) found.hasBareEnd = true;
+      if (octets[at - 1] !== CR) found.bareEnds++;
       if (at - 1 - lineStart > LONGEST_LINE) found.hasLongLine = true;
       lineStart = at + 1;
     } else if (octet === CR) {
       if (octets[at - 1] === SPACE) found.isRelaxed = false;
-      if (octets[at + 1] !== LF) found.hasBareEnd = true;
+      if (octets[at + 1] !== LF) found.bareEnds++;
     } else if (octet === TAB) found.isRelaxed = false;
   }
   if (length - lineStart > LONGEST_LINE) found.hasLongLine = true;
@@ -52,4 +52,23 @@ function nextWhite(view: DataView, from: number, end: number): number {
   }
   while (at < end && view.getUint8(at) > SPACE) at++;
   return at;
+}
+
+/** Makes each CR, LF and CRLF a CRLF: a later reader may take a bare one for a line end (CVE-2023-51764). */
+export function withCrlf(mail: Buffer, bareEnds = survey(mail).bareEnds): Buffer {
+  if (bareEnds === 0) return mail;
+  // Octet by octet: a regular expression takes memory for each line end, of which a large mail may have millions.
+  const lines = Buffer.allocUnsafeSlow(mail.length + bareEnds);
+  let to = 0;
+  for (let at = 0; at < mail.length; at++) {
+    const octet = mail[at] ?? 0;
+    if (octet !== CR && octet !== LF) {
+      lines[to++] = octet;
+      continue;
+    }
+    lines[to++] = CR;
+    lines[to++] = LF;
+    if (octet === CR && mail[at + 1] === LF) at++;
+  }
+  return lines;
 }

@@ -1,8 +1,9 @@
 /** Changes the html of a mail that others wrote. Changed parts are encoded again (re-encode.ts); everything else stays octet for octet. */
+import { withCrlf } from './body-facts.ts';
 import { decodeCharset, decodeTransfer } from './charset.ts';
 import { readContentType } from './content-type.ts';
 import { endOfHead, parseHeaders } from './header.ts';
-import { asMime, changeParts, encodedPart, isSealed, valueOf, withCrlf } from './re-encode.ts';
+import { asMime, changeParts, encodedPart, isSealed, valueOf } from './re-encode.ts';
 
 export interface HtmlOctets {
   /** One character an octet, in a charset in which ASCII is ASCII. Line ends are CRLF. */

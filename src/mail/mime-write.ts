@@ -9,8 +9,8 @@ import {
   writeBase64Lines,
   type TextEnd,
 } from './transfer-encoding.ts';
-import { survey } from './body-facts.ts';
-import { isPlain, sevenBitMail, withCrlf } from './re-encode.ts';
+import { survey, withCrlf } from './body-facts.ts';
+import { isPlain, sevenBitMail } from './re-encode.ts';
 
 export { writeHead } from './header.ts';
 export { textFromHtml } from './text-from-html.ts';
@@ -25,9 +25,10 @@ export interface Attachment {
   content: Buffer;
 }
 
-export interface MimeContent {
-  html: string | null;
-  text: string | null;
+/** Long texts may be octets of UTF-8, which are encoded as they are. */
+export interface MimeContent<Text extends string | Buffer = string> {
+  html: Text | null;
+  text: Text | null;
   attachments: readonly Attachment[];
 }
 
@@ -36,8 +37,11 @@ export interface EncodedContent {
   headers: string;
   /** ASCII, line ends CRLF and nothing else below a space but TAB, no line over 998, CRLF at its end. */
   body: Buffer;
-  /** As of a Survey, if it is known without a look at the files. */
-  isRelaxed?: boolean;
+}
+
+export interface MeasuredContent extends EncodedContent {
+  /** As of a `Survey`; may be false if the body is relaxed. */
+  isRelaxed: boolean;
 }
 
 const MIME_VERSION = 'MIME-Version: 1.0\r\n';
@@ -48,13 +52,13 @@ const PLAIN = 'text/plain; charset=utf-8';
  * Returns the content as it goes on the wire: `multipart/alternative` if there are text and html, `related` around html and its `cid:` parts, `mixed`
  * around all that and the attachments. The seed (any string) only goes into the boundaries.
  */
-export function encodeContent(content: MimeContent, boundarySeed: string): Promise<EncodedContent> {
+export function encodeContent(content: MimeContent<string | Buffer>, boundarySeed: string): Promise<MeasuredContent> {
   const base = hash('sha256', boundarySeed, 'base64url').slice(0, 24);
   if (content.attachments.length > 0) return composeTree(content, base);
   const { html, text } = content;
   if (html !== null && text !== null) return Promise.resolve(alternative(html, text, `${BOUNDARY_MARK}${base}`));
   const part = encodePart(html === null ? PLAIN : HTML, html ?? text ?? '', 'message');
-  return Promise.resolve({ headers: MIME_VERSION + part.headers, body: part.body });
+  return Promise.resolve({ ...part, headers: MIME_VERSION + part.headers });
 }
 
 /** Returns the octets that `encodeContent` gives at most: over a few KiB within some percent. The texts are looked at once. */
@@ -69,14 +73,15 @@ export function encodedSize(content: MimeContent): number {
   return size;
 }
 
-function encodePart(type: string, text: string, end: TextEnd): { headers: string; body: Buffer } {
+function encodePart(type: string, text: string | Buffer, end: TextEnd): MeasuredContent {
   const measured = measureText(text);
-  const headers = `Content-Type: ${type}\r\nContent-Transfer-Encoding: ${measured.encoding}\r\n`;
-  return { headers, body: encodeText(measured, end) };
+  const { encoding, isRelaxed } = measured;
+  const headers = `Content-Type: ${type}\r\nContent-Transfer-Encoding: ${encoding}\r\n`;
+  return { headers, body: encodeText(measured, end), isRelaxed };
 }
 
 /** RFC 2046 section 5.1.4: the richest last. */
-function alternative(html: string, text: string, boundary: string): EncodedContent {
+function alternative(html: string | Buffer, text: string | Buffer, boundary: string): MeasuredContent {
   const plain = encodePart(PLAIN, text, 'part');
   const rich = encodePart(HTML, html, 'part');
   const body = Buffer.concat([
@@ -86,13 +91,14 @@ function alternative(html: string, text: string, boundary: string): EncodedConte
     rich.body,
     Buffer.from(`\r\n--${boundary}--\r\n`),
   ]);
-  return { headers: `${MIME_VERSION}Content-Type: multipart/alternative; boundary="${boundary}"\r\n`, body };
+  const headers = `${MIME_VERSION}Content-Type: multipart/alternative; boundary="${boundary}"\r\n`;
+  return { headers, body, isRelaxed: plain.isRelaxed && rich.isRelaxed };
 }
 
 /** An invitation to an event (RFC 6047): mail programs show what can be done with one that is another form of the text, and not with a file. */
 const INVITATION = /^\s*text\/calendar\s*;(?:.*;)?\s*method\s*=/i;
 
-async function composeTree(content: MimeContent, base: string): Promise<EncodedContent> {
+async function composeTree(content: MimeContent<string | Buffer>, base: string): Promise<MeasuredContent> {
   const { html, text } = content;
   const invitations = content.attachments.filter(({ contentType }) => INVITATION.test(contentType));
   const files = content.attachments.filter(({ contentType }) => !INVITATION.test(contentType));
@@ -121,7 +127,7 @@ async function composeTree(content: MimeContent, base: string): Promise<EncodedC
   return { headers, body: withFiles(body, inBase64, base), isRelaxed: survey(body).isRelaxed };
 }
 
-function readyPart(type: string, text: string): Buffer {
+function readyPart(type: string, text: string | Buffer): Buffer {
   const part = encodePart(type, text, 'part');
   return Buffer.concat([Buffer.from(`${part.headers}\r\n`), part.body]);
 }

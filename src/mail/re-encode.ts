@@ -8,7 +8,7 @@ import { isAscii } from 'node:buffer';
 import { decodeTransfer } from './charset.ts';
 import { readContentType } from './content-type.ts';
 import { endOfHead, parseHeaders, type HeaderField } from './header.ts';
-import { survey } from './body-facts.ts';
+import { survey, withCrlf } from './body-facts.ts';
 import { base64Lines, quotedOctets } from './transfer-encoding.ts';
 
 const DEEPEST = 20;
@@ -61,27 +61,6 @@ const isUnfit = (bytes: Buffer): boolean => !isPlain(bytes) || hasLongLine(bytes
 /** Returns whether it has only printable ASCII, white space and line ends: what we send. */
 export const isPlain = (bytes: Buffer): boolean =>
   isAscii(bytes) && !/[^\t\r\n\x20-\x7e]/.test(bytes.toString('latin1'));
-
-/** Makes each CR, LF and CRLF a CRLF: a later reader may take a bare one for a line end (CVE-2023-51764). */
-export function withCrlf(mail: Buffer): Buffer {
-  if (!survey(mail).hasBareEnd) return mail;
-  // Octet by octet: a regular expression takes memory for each line end, of which a large mail may have millions.
-  const lines = Buffer.allocUnsafe(2 * mail.length);
-  let to = 0;
-  for (let at = 0; at < mail.length; at++) {
-    const octet = mail[at] ?? 0;
-    if (octet !== CR && octet !== LF) {
-      lines[to++] = octet;
-      continue;
-    }
-    lines[to++] = CR;
-    lines[to++] = LF;
-    if (octet === CR && mail[at + 1] === LF) at++;
-  }
-  return Buffer.from(lines.subarray(0, to));
-}
-
-const [CR, LF] = [0x0d, 0x0a];
 
 /** Encodes a mail, which says that it is MIME if it has got an encoding (RFC 2045 section 4). */
 function reencodeMail(fields: readonly HeaderField[], body: Buffer, job: Job, depth: number): Reencoded | null {

@@ -10,7 +10,7 @@ import { isAscii, isUtf8 } from 'node:buffer';
 import addressparser from 'nodemailer/lib/addressparser';
 import { buildHeaderValue, parseHeaderValue } from 'nodemailer/lib/mime-funcs';
 import { addressKey, DOT_ATOM, parseMailbox, type Mailbox, type ParsedMailbox } from './address.ts';
-import { survey, type BodyFacts, type Survey } from './body-facts.ts';
+import { survey, withCrlf, type BodyFacts, type Survey } from './body-facts.ts';
 import { decodeCharset, decodeWords } from './charset.ts';
 import { readContentType } from './content-type.ts';
 import {
@@ -24,7 +24,7 @@ import {
   type HeaderField,
 } from './header.ts';
 import { relaxedBodyHash } from './dkim/canonicalize.ts';
-import { changeParts, isSealed, repairLongLines, valueOf, withCrlf } from './re-encode.ts';
+import { changeParts, isSealed, repairLongLines, valueOf } from './re-encode.ts';
 
 /** A member of `X-Posthorn-<name>`, in lower case, with its values in their order, decoded: mail programs encode words in any field. */
 export type SubmissionOptions = ReadonlyMap<string, readonly string[]>;
@@ -81,7 +81,7 @@ const DATE =
 export function readSubmitted(bytes: Buffer): SubmittedMail | RefusedMail {
   if (bytes.includes(0)) return refused('5.6.0 the mail has NUL octets');
   const given = split(withLastCrlf(bytes));
-  const hasBareEnd = given.found.hasBareEnd || survey(given.head).hasBareEnd;
+  const hasBareEnd = given.found.bareEnds + survey(given.head).bareEnds > 0;
   const { head: headBytes, body, found } = hasBareEnd ? split(withLastCrlf(withCrlf(bytes))) : given;
   if (headBytes.length > LARGEST_HEAD) return refused('5.6.0 the header is too large');
   const head = inForm(textOfHead(headBytes));

@@ -1,18 +1,21 @@
 /**
- * Content transfer encodings for text parts (RFC 2045 section 6), always in 7 bits, so that bytes and signature are the same at every try. String
- * searches and slices take half the time of a loop over bytes, but memory for each line and escape, so a text is encoded in slices.
+ * Content transfer encodings for text parts (RFC 2045 section 6), always in 7 bits, so that bytes and signature are the same at every try. Most octets
+ * stay as they are, so four are looked at together: string searches take up to three times as long, and memory for each line and escape.
  */
+import { withCrlf, type Survey } from './body-facts.ts';
 
 export type TransferEncoding = '7bit' | 'quoted-printable' | 'base64';
 
 export interface MeasuredText {
   encoding: TransferEncoding;
-  /** One character an octet (UTF-8), line ends LF. */
-  octets: string;
-  /** True if `=` is all that quoted-printable has to escape. */
-  plain: boolean;
+  /** UTF-8, with any line ends. */
+  octets: Buffer;
+  /** As of a `Survey`. */
+  bareEnds: number;
   /** Octets the encoded text takes at most. */
   bound: number;
+  /** As of a `Survey` of the encoded text; may be false if that is relaxed. */
+  isRelaxed: boolean;
 }
 
 /** The kind of end of an encoded text: the last octets of a message must be CRLF; before a boundary they belong to the boundary. */
@@ -23,172 +26,183 @@ export const BOUNDARY_MARK = '=_';
 
 /** RFC 2045 section 6.7 (5) and 6.8: encoded lines. Plain lines beyond it are encoded too, since some relays wrap them. */
 const LONGEST_LINE = 76;
-/** Columns a soft break may leave unused: an escape, and a UTF-8 sequence kept together. */
-const UNUSED_COLUMNS = 12;
+/** Columns before a soft break: besides it, a space that ends the line grows by two. */
+const COLUMNS = LONGEST_LINE - 3;
+/** Octets of a UTF-8 character behind its first: a soft break comes before the whole. */
+const MOST_CONTINUATIONS = 3;
+/** Columns that a line with a soft break has at least: the escape that came next did not fit, and the character goes with it. */
+const LEAST_COLUMNS = COLUMNS - 2 - 3 * MOST_CONTINUATIONS;
 
-/** Octets of a slice at least: it ends where a line does. */
-const SLICE = 64 * 1024;
-
-const NOT_PLAIN = /[^\t\n\r\x20-\x7e]/;
-const TO_ESCAPE = /[^\t\n\x20-<>-~]/g;
-const ESCAPES = Array.from({ length: 256 }, (_, byte) => `=${byte.toString(16).toUpperCase().padStart(2, '0')}`);
+const [TAB, LF, CR, SPACE, EQUALS] = [0x09, 0x0a, 0x0d, 0x20, 0x3d];
+const HEX = Buffer.from('0123456789ABCDEF');
 
 /** Chooses what keeps the text readable on the wire and short: as it is, else quoted-printable while most of it is ASCII. */
-export function measureText(text: string): MeasuredText {
-  const plain = !NOT_PLAIN.test(text);
-  const octets = withLf(plain ? text : Buffer.from(text, 'utf8').toString('latin1'));
-  const { lineEnds, longest, hasTrailingSpace } = measureLines(octets);
-  const length = octets.length + lineEnds;
-  if (plain && longest <= LONGEST_LINE && !hasTrailingSpace && !octets.includes(`--${BOUNDARY_MARK}`)) {
-    return { encoding: '7bit', octets, plain, bound: length + 2 };
-  }
-  const escapes = plain ? count(octets, '=') : countEscapes(octets);
+export function measureText(text: string | Buffer): MeasuredText {
+  const octets = typeof text === 'string' ? Buffer.from(text) : text;
+  const { bareEnds, escapes, isPlain, lineEnds, longest, hasTrailingSpace } = measure(octets);
+  const isRelaxed = !octets.includes('  ') && !octets.includes(TAB);
+  const length = octets.length + bareEnds;
+  const measured = { octets, bareEnds, isRelaxed };
+  if (isPlain && longest <= LONGEST_LINE && !hasTrailingSpace && !octets.includes(`--${BOUNDARY_MARK}`))
+    return { ...measured, encoding: '7bit', bound: length + 2 };
   // Above a quarter quoted-printable is the longer one, and is not readable either.
   return escapes * 4 <= length
-    ? { encoding: 'quoted-printable', octets, plain, bound: quotedPrintableBound(length + 2 * escapes, lineEnds) }
-    : { encoding: 'base64', octets, plain, bound: base64Length(length) };
+    ? { ...measured, encoding: 'quoted-printable', bound: quotedBound(length + 2 * escapes, lineEnds) }
+    : { ...measured, encoding: 'base64', bound: base64Length(length), isRelaxed: true };
 }
 
 /** Returns the octets for the wire. Decoding gives the text with CRLF, except that a 7bit text that ends a message gains a missing line end. */
-export function encodeText(text: MeasuredText, end: TextEnd): Buffer {
-  const { encoding, octets, plain } = text;
-  if (encoding === 'quoted-printable')
-    return inSlices(octets, (slice, isLast) => quotedPrintable(escape(slice, plain), isLast ? end : 'part'));
-  const lines = inSlices(octets, (slice) => Buffer.from(slice.replaceAll('\n', '\r\n'), 'latin1'));
+export function encodeText({ encoding, octets, bareEnds, bound }: MeasuredText, end: TextEnd): Buffer {
+  if (encoding === 'quoted-printable') return quoted(octets, { bound, end, lineEnds: 'any' });
+  const lines = withCrlf(octets, bareEnds);
   // RFC 2045 section 6.8: text has CRLF line ends before it is encoded.
   if (encoding === 'base64') return base64Lines(lines);
-  return end === 'message' && !octets.endsWith('\n') ? Buffer.concat([lines, LINE_END]) : lines;
+  return end === 'message' && lines.at(-1) !== LF ? Buffer.concat([lines, LINE_END]) : lines;
 }
 
 const LINE_END = Buffer.from('\r\n');
 
-/** Returns the text with each CRLF and CR as LF. */
-function withLf(octets: string): string {
-  if (!octets.includes('\r')) return octets;
-  if (octets.length <= SLICE) return octets.replace(/\r\n?/g, '\n');
-  const lines = Buffer.from(octets, 'latin1');
-  let to = 0;
-  for (let at = 0; at < lines.length; at++) {
-    const isReturn = lines[at] === CR;
-    if (isReturn && lines[at + 1] === LF) at++;
-    lines[to++] = isReturn ? LF : (lines[at] ?? 0);
-  }
-  return lines.toString('latin1', 0, to);
+/** Returns octets as quoted-printable: a CRLF is a line end, any other CR or LF is escaped. */
+export function quotedOctets(octets: Buffer): Buffer {
+  const { bareEnds, escapes, lineEnds } = measure(octets);
+  const bound = quotedBound(octets.length + 2 * (escapes + bareEnds), lineEnds);
+  return quoted(octets, { bound, end: 'part', lineEnds: 'pairs' });
 }
 
-const [CR, LF] = [0x0d, 0x0a];
+interface Measured extends Pick<Survey, 'bareEnds'> {
+  /** Octets that quoted-printable escapes; line ends are not among them. */
+  escapes: number;
+  /** True if `=` is all that it escapes. */
+  isPlain: boolean;
+  lineEnds: number;
+  longest: number;
+  hasTrailingSpace: boolean;
+}
 
-function inSlices(octets: string, encode: (slice: string, isLast: boolean) => Buffer): Buffer {
-  if (octets.length <= SLICE) return encode(octets, true);
-  const pieces: Buffer[] = [];
-  for (let from = 0; from < octets.length;) {
-    const lineEnd = octets.indexOf('\n', from + SLICE);
-    const end = lineEnd < 0 ? octets.length : lineEnd + 1;
-    pieces.push(encode(octets.slice(from, end), end === octets.length));
-    from = end;
+function measure(octets: Buffer): Measured {
+  const view = viewOf(octets);
+  const end = octets.length;
+  let [escapes, lineEnds, bareEnds, longest, lineStart] = [0, 0, 0, 0, 0];
+  let [isPlain, hasTrailingSpace] = [true, false];
+  for (let at = nextSpecial(view, 0, end); at <= end; at = nextSpecial(view, at + 1, end)) {
+    const octet = octets[at] ?? LF;
+    if (octet === TAB) continue;
+    if (octet !== LF && octet !== CR) {
+      escapes++;
+      if (octet === EQUALS) continue;
+      isPlain = false;
+      // A character beyond ASCII has several.
+      for (; (octets[at + 1] ?? 0) > 0x7f; at++) escapes++;
+      continue;
+    }
+    longest = Math.max(longest, at - lineStart);
+    if (at > lineStart && isSpace(octets[at - 1])) hasTrailingSpace = true;
+    if (at === end) break;
+    lineEnds++;
+    if (octet === CR && octets[at + 1] === LF) at++;
+    else bareEnds++;
+    lineStart = at + 1;
   }
-  return Buffer.concat(pieces);
+  return { escapes, isPlain, lineEnds, bareEnds, longest, hasTrailingSpace };
+}
+
+const isSpace = (octet: number | undefined): boolean => octet === SPACE || octet === TAB;
+
+const viewOf = ({ buffer, byteOffset, length }: Buffer): DataView => new DataView(buffer, byteOffset, length);
+
+/** Has the highest bit of the first of four octets that is `=`, below a space or above `~`, and none before it. */
+function specialOf(four: number): number {
+  const unlike = four ^ 0x3d3d3d3d;
+  const low = ((four - 0x20202020) & ~four) | ((unlike - 0x01010101) & ~unlike);
+  return (low | four | (four + 0x01010101)) & 0x80808080;
+}
+
+/** Returns the place of the next such octet, or `end`; it may leave out a TAB. */
+function nextSpecial(view: DataView, from: number, end: number): number {
+  let at = from;
+  for (; at + 4 <= end; at += 4) {
+    const special = specialOf(view.getInt32(at, true));
+    if (special !== 0) return at + ((31 - Math.clz32(special & -special)) >> 3);
+  }
+  while (at < end && isVerbatim(view.getUint8(at))) at++;
+  return at;
+}
+
+/** Returns the most octets. A soft break takes 3 octets; every line may end in a space that takes 3 for 1. */
+function quotedBound(octets: number, lineEnds: number): number {
+  const withSpaces = octets + 2 * (lineEnds + 1);
+  return withSpaces + 3 * (Math.ceil(withSpaces / LEAST_COLUMNS) + 1);
+}
+
+interface Quoting {
+  bound: number;
+  end: TextEnd;
+  /** The ends of lines: each CR, LF and CRLF, or a CRLF alone. */
+  lineEnds: 'any' | 'pairs';
+}
+
+function quoted(octets: Buffer, { bound, end, lineEnds }: Quoting): Buffer {
+  const out = Buffer.allocUnsafeSlow(bound);
+  const [from, into] = [viewOf(octets), viewOf(out)];
+  let [at, to, lineStart] = [0, 0, 0];
+  while (at < octets.length) {
+    const stop = Math.min(octets.length, at + COLUMNS - (to - lineStart));
+    for (; at + 4 <= stop; at += 4, to += 4) {
+      const four = from.getInt32(at, true);
+      if (specialOf(four) !== 0) break;
+      into.setInt32(to, four, true);
+    }
+    for (; at < stop && isVerbatim(octets[at] ?? 0); at++) out[to++] = octets[at] ?? 0;
+    if (at === octets.length) break;
+    const octet = octets[at] ?? 0;
+    const isPair = octet === CR && octets[at + 1] === LF;
+    if (isPair || (lineEnds === 'any' && (octet === CR || octet === LF))) {
+      to = lineStart = writeLineEnd(out, endOfLine(out, lineStart, to));
+      at += isPair ? 2 : 1;
+    } else if (to - lineStart + (isVerbatim(octet) ? 1 : 3) > COLUMNS) {
+      for (let back = 0; back < MOST_CONTINUATIONS && isContinued(octets, at); back++) {
+        at--;
+        to -= 3;
+      }
+      out[to++] = EQUALS;
+      to = lineStart = writeLineEnd(out, to);
+    } else {
+      out[to++] = EQUALS;
+      out[to++] = HEX[octet >> 4] ?? 0;
+      out[to++] = HEX[octet & 0x0f] ?? 0;
+      at++;
+    }
+  }
+  // A soft break ends a message's last line without adding one to the text.
+  const isOpen = end === 'message' && to > lineStart;
+  to = endOfLine(out, lineStart, to);
+  if (isOpen) to += out.write('=\r\n', to, 'latin1');
+  return out.subarray(0, to);
+}
+
+function writeLineEnd(out: Buffer, to: number): number {
+  out[to] = CR;
+  out[to + 1] = LF;
+  return to + 2;
+}
+
+/** Returns whether the octet belongs to the character of the one before, which both are escaped. */
+const isContinued = (octets: Buffer, at: number): boolean =>
+  ((octets[at] ?? 0) & 0xc0) === 0x80 && (octets[at - 1] ?? 0) > 0x7f;
+
+/** Returns whether quoted-printable has the octet as it is. */
+const isVerbatim = (octet: number): boolean => octet === TAB || (octet >= SPACE && octet <= 0x7e && octet !== EQUALS);
+
+/** Escapes white space that ends a line, which gets lost on the way (RFC 2045 section 6.7 (3)). Returns the new end. */
+function endOfLine(out: Buffer, lineStart: number, to: number): number {
+  const last = to > lineStart ? out[to - 1] : undefined;
+  return isSpace(last) ? to - 1 + out.write(last === SPACE ? '=20' : '=09', to - 1, 'latin1') : to;
 }
 
 /** Returns the octets of base64 in lines of 76, each ended by CRLF. */
 export function base64Length(octets: number): number {
   const characters = Math.ceil(octets / 3) * 4;
   return characters + 2 * Math.ceil(characters / LONGEST_LINE);
-}
-
-function measureLines(octets: string): { lineEnds: number; longest: number; hasTrailingSpace: boolean } {
-  let lineEnds = 0;
-  let longest = 0;
-  let start = 0;
-  let hasTrailingSpace = isSpace(octets.charCodeAt(octets.length - 1));
-  for (let end = octets.indexOf('\n'); end >= 0; end = octets.indexOf('\n', start)) {
-    longest = Math.max(longest, end - start);
-    if (isSpace(octets.charCodeAt(end - 1))) hasTrailingSpace = true;
-    start = end + 1;
-    lineEnds++;
-  }
-  return { lineEnds, longest: Math.max(longest, octets.length - start), hasTrailingSpace };
-}
-
-const isSpace = (code: number): boolean => code === 0x20 || code === 0x09;
-
-function count(text: string, character: string): number {
-  let found = 0;
-  for (let at = text.indexOf(character); at >= 0; at = text.indexOf(character, at + 1)) found++;
-  return found;
-}
-
-function countEscapes(octets: string): number {
-  let found = 0;
-  for (let index = 0; index < octets.length; index++) {
-    const code = octets.charCodeAt(index);
-    if (code > 0x7e || code === 0x3d || (code < 0x20 && code !== 0x09 && code !== 0x0a)) found++;
-  }
-  return found;
-}
-
-/** Returns the most octets. A soft break takes 3 octets; every line may end in a space that takes 3 for 1. */
-function quotedPrintableBound(octets: number, lineEnds: number): number {
-  const withSpaces = octets + 2 * (lineEnds + 1);
-  return withSpaces + 3 * (Math.ceil(withSpaces / (LONGEST_LINE - UNUSED_COLUMNS)) + 1);
-}
-
-function escape(octets: string, plain: boolean): string {
-  if (octets.length > 2 * SLICE) return escapeLong(octets, plain);
-  if (plain) return octets.replaceAll('=', '=3D');
-  return octets.replace(TO_ESCAPE, (octet) => ESCAPES[octet.charCodeAt(0) & 0xff] ?? '');
-}
-
-function escapeLong(octets: string, plain: boolean): string {
-  const pieces: Buffer[] = [];
-  for (let from = 0; from < octets.length; from += SLICE)
-    pieces.push(Buffer.from(escape(octets.slice(from, from + SLICE), plain), 'latin1'));
-  return Buffer.concat(pieces).toString('latin1');
-}
-
-/** Returns octets as quoted-printable: a CRLF is a line end, any other CR or LF is escaped. */
-export const quotedOctets = (octets: Buffer): Buffer =>
-  inSlices(octets.toString('latin1'), (slice) =>
-    quotedPrintable(escape(slice.replace(/(?<!\r)\n/g, LONE_LF).replaceAll('\r\n', '\n'), false), 'part'),
-  );
-
-/** Stands for a LF that does not end a line: not an octet, and escaped by its low eight bits. */
-const LONE_LF = '\u010a';
-
-function quotedPrintable(escaped: string, end: TextEnd): Buffer {
-  let out = '';
-  for (let start = 0; start <= escaped.length;) {
-    const lineFeed = escaped.indexOf('\n', start);
-    const lineEnd = lineFeed < 0 ? escaped.length : lineFeed;
-    for (let cut = softBreak(escaped, start, lineEnd); cut < lineEnd; cut = softBreak(escaped, start, lineEnd)) {
-      out += `${escaped.slice(start, cut)}=\r\n`;
-      start = cut;
-    }
-    out += lastOfLine(escaped, start, lineEnd);
-    if (lineFeed >= 0) out += '\r\n';
-    // A soft break ends a message's last line without adding one to the text.
-    else if (end === 'message' && lineEnd > start) out += '=\r\n';
-    start = lineEnd + 1;
-  }
-  return Buffer.from(out, 'latin1');
-}
-
-/** Returns the place to break the line after `start`, or its end: before an escape, and not inside a UTF-8 sequence. */
-function softBreak(escaped: string, start: number, lineEnd: number): number {
-  // A space that ends the line grows to three columns, so two are kept free besides the one of the break.
-  if (lineEnd - start <= LONGEST_LINE - 3) return lineEnd;
-  let cut = start + LONGEST_LINE - 3;
-  if (escaped[cut - 1] === '=') cut -= 1;
-  else if (escaped[cut - 2] === '=') cut -= 2;
-  while (escaped[cut] === '=' && /[89AB]/.test(escaped[cut + 1] ?? '')) cut -= 3;
-  return cut;
-}
-
-/** Returns the last of a line. White space at the end of a line gets lost on the way (RFC 2045 section 6.7 (3)). */
-function lastOfLine(escaped: string, start: number, lineEnd: number): string {
-  const last = lineEnd > start ? escaped[lineEnd - 1] : '';
-  if (last !== ' ' && last !== '\t') return escaped.slice(start, lineEnd);
-  return escaped.slice(start, lineEnd - 1) + (last === ' ' ? '=20' : '=09');
 }
 
 export function base64Lines(octets: Buffer): Buffer {

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
-import { base64Length, encodeText, measureText } from '../../src/mail/transfer-encoding.ts';
+import { survey } from '../../src/mail/body-facts.ts';
+import { base64Length, encodeText, measureText, quotedOctets } from '../../src/mail/transfer-encoding.ts';
 import type { TextEnd } from '../../src/mail/transfer-encoding.ts';
 
 /** Decoders by the book (RFC 2045 6.7, 6.8), written apart from the encoder. */
@@ -8,10 +9,14 @@ function decode(encoding: string, octets: Buffer): string {
   const wire = octets.toString('latin1');
   if (encoding === 'base64') return Buffer.from(wire.replaceAll('\r\n', ''), 'base64').toString('utf8');
   if (encoding === '7bit') return wire;
-  const text = wire
+  return unquoted(wire).toString('utf8');
+}
+
+function unquoted(wire: string): Buffer {
+  const octets = wire
     .replaceAll('=\r\n', '')
     .replace(/=([0-9A-F]{2})/g, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)));
-  return Buffer.from(text, 'latin1').toString('utf8');
+  return Buffer.from(octets, 'latin1');
 }
 
 const canonical = (text: string): string => text.toWellFormed().replace(/\r\n|\r|\n/g, '\r\n');
@@ -32,6 +37,7 @@ function check(text: string, end: TextEnd): string {
   const octets = encodeText(measured, end);
   assertOnWire(octets, measured.encoding, end);
   assert.ok(octets.length <= measured.bound, `${String(octets.length)} octets, bound ${String(measured.bound)}`);
+  if (measured.isRelaxed) assert.ok(survey(octets).isRelaxed);
   const decoded = decode(measured.encoding, octets);
   const expected = canonical(text);
   const gains = end === 'message' && measured.encoding === '7bit' && !expected.endsWith('\r\n');
@@ -105,6 +111,23 @@ describe('mail/transfer-encoding', () => {
           check(text, end);
         },
       ),
+      { numRuns: 1000 },
+    );
+  });
+
+  it('gives all octets back that are quoted, also those that are not UTF-8', () => {
+    const piece = fc.oneof(
+      fc.constantFrom('a', '=', ' ', '\r\n', '\r', '\n', 'ü', '😀', 'x'.repeat(49)).map((text) => Buffer.from(text)),
+      fc.integer({ min: 0x80, max: 0xff }).map((octet) => Buffer.of(octet)),
+      fc.constantFrom(0xac, 0xe2).map((octet) => Buffer.alloc(100, octet)),
+    );
+    fc.assert(
+      fc.property(fc.array(piece, { maxLength: 60 }), (pieces) => {
+        const given = Buffer.concat(pieces);
+        const wire = quotedOctets(given);
+        assertOnWire(wire, 'quoted-printable', 'part');
+        assert.deepEqual(unquoted(wire.toString('latin1')), given);
+      }),
       { numRuns: 1000 },
     );
   });

@@ -5,7 +5,7 @@ import { asBuffer } from '../../base/bytes.ts';
 import { changeHtml } from '../../mail/change-html.ts';
 import { relaxedBodyHash } from '../../mail/dkim/canonicalize.ts';
 import { signHeaders, type DkimSigner, type SignInput, type SigningKey } from '../../mail/dkim/sign.ts';
-import { survey, type BodyFacts } from '../../mail/body-facts.ts';
+import type { BodyFacts } from '../../mail/body-facts.ts';
 import { endOfHead, parseHeaders } from '../../mail/header.ts';
 import { unsubscribeUrlsIn } from '../../mail/list-unsubscribe.ts';
 import { encodeContent, textFromHtml, type EncodedContent, type MimeContent } from '../../mail/mime-write.ts';
@@ -14,10 +14,10 @@ import { withUnsubscribeUrl } from '../../messages/request/unsubscribe.ts';
 import type { TextOrBytes } from '../../messages/store/fresh-mails.ts';
 import { planHtml, type HtmlPlan, trackedHtml, type Tracking } from '../../tracking/rewrite.ts';
 
-export interface StoredContent<Text extends TextOrBytes = TextOrBytes> {
+export interface StoredContent {
   id: string;
-  html: Text | null;
-  text: Text | null;
+  html: TextOrBytes | null;
+  text: TextOrBytes | null;
   attachments: MimeContent['attachments'];
   /** True if a missing text part is derived from the html. */
   autoText: boolean;
@@ -53,26 +53,33 @@ interface Reading {
 export function createCompose({ remembered }: { remembered: number }): Compose {
   const readings = new LRUCache<string, Reading>({ max: remembered });
 
-  function readingOf(stored: StoredContent<string>, html: string): Reading {
+  function readingOf(stored: StoredContent, html: string): Reading {
     const { id } = stored;
-    const reading = readings.get(id) ?? { plan: planHtml(html), plain: plainOf(stored) };
+    const reading = readings.get(id) ?? { plan: planHtml(html), plain: textOf(plainOf(stored)) };
     readings.set(id, reading);
     return reading;
   }
 
-  return async (given) => {
-    const stored = { ...given, html: textOf(given.html), text: textOf(given.text) };
+  return async (stored) => {
     const { id, html, attachments, tracking, raw, sevenBit } = stored;
     if (raw !== undefined) {
       const whole = tracking === undefined ? raw : trackedMail(raw, tracking);
       return splitSubmitted(whole, sevenBit === true);
     }
     if (tracking === undefined) return encode({ html, text: plainOf(stored), attachments }, id);
-    if (html === null) return encode({ ...linked({ html, text: plainOf(stored) }, tracking), attachments }, id);
-    const { plan, plain } = readingOf(stored, html);
-    return encode({ ...linked({ html: trackedHtml(html, plan, tracking), text: plain }, tracking), attachments }, id);
+    const readable = textOf(html);
+    if (readable === null)
+      return encode({ ...linked({ html: null, text: textOf(plainOf(stored)) }, tracking), attachments }, id);
+    const { plan, plain } = readingOf(stored, readable);
+    return encode(
+      { ...linked({ html: trackedHtml(readable, plan, tracking), text: plain }, tracking), attachments },
+      id,
+    );
   };
 }
+
+const withBuffer = (text: TextOrBytes | null): string | Buffer | null =>
+  text === null || typeof text === 'string' ? text : asBuffer(text);
 
 const textOf = (text: TextOrBytes | null): string | null =>
   text === null || typeof text === 'string' ? text : asBuffer(text).toString();
@@ -125,13 +132,17 @@ function linked(
   };
 }
 
-const plainOf = ({ html, text, autoText }: StoredContent<string>): string | null =>
-  text ?? (autoText && html !== null ? textFromHtml(html) : null);
+function plainOf({ html, text, autoText }: StoredContent): TextOrBytes | null {
+  const readable = text === null && autoText ? textOf(html) : null;
+  return readable === null ? text : textFromHtml(readable);
+}
 
-async function encode(content: MimeContent, id: string): Promise<Composed> {
-  const encoded = await encodeContent(content, id);
-  const { body, isRelaxed = survey(body).isRelaxed } = encoded;
-  return { content: encoded, bodyHash: relaxedBodyHash(body, { isRelaxed }) };
+type ContentToEncode = Pick<StoredContent, 'html' | 'text' | 'attachments'>;
+
+async function encode({ html, text, attachments }: ContentToEncode, id: string): Promise<Composed> {
+  const content = { html: withBuffer(html), text: withBuffer(text), attachments };
+  const { headers, body, isRelaxed } = await encodeContent(content, id);
+  return { content: { headers, body }, bodyHash: relaxedBodyHash(body, { isRelaxed }) };
 }
 
 /** The signatures to make, with at least one key. */

@@ -6,7 +6,7 @@ import { MailBatches, type Order } from '../../../src/mta/prepare/composer.ts';
 import { FakeClock } from '../../support/fakes/fake-clock.ts';
 
 const jobOf = (text: string): MailJob => {
-  const stored: StoredContent<string> = { id: text, html: null, text, attachments: [], autoText: false };
+  const stored: StoredContent = { id: text, html: null, text, attachments: [], autoText: false };
   return { kind: 'compose', stored, sign: null };
 };
 const textOf = (job: MailJob): string => (job.kind === 'compose' ? String(job.stored.text) : '');
