@@ -1,9 +1,6 @@
-/**
- * Makes a plain text part from html, for reading: paragraphs, lists, links with their address, tables by row. The tokenizer reads as browsers do; the
- * parser that uses it takes twice the time.
- */
+/** Makes a plain text part from html, for reading: paragraphs, lists, links with their address, tables by row. */
 import { decodeHTML, decodeHTMLAttribute } from 'entities/decode';
-import { Tokenizer } from 'htmlparser2';
+import { HtmlReader, readHtml } from './html-reader.ts';
 
 /** The effect of an element on the text. */
 interface Element {
@@ -12,7 +9,11 @@ interface Element {
   breaks: 0 | 1 | 2;
   /** Its content is not text. */
   isUnread: boolean;
+  /** The attribute that means something; empty if none does. */
+  attribute: string;
 }
+
+const ATTRIBUTES: Readonly<Record<string, string>> = { a: 'href', img: 'alt', div: 'style', span: 'style' };
 
 /** Elements that mean something, by name. */
 const ELEMENTS = new Map<string, Element>();
@@ -23,7 +24,7 @@ for (const [breaks, names] of [
 ] as const) {
   for (const name of names.split(' ')) {
     const isUnread = ['script', 'style', 'title', 'template', 'iframe', 'object'].includes(name);
-    ELEMENTS.set(name, { name, breaks, isUnread });
+    ELEMENTS.set(name, { name, breaks, isUnread, attribute: ATTRIBUTES[name] ?? '' });
   }
 }
 
@@ -35,51 +36,24 @@ const RULE = '-'.repeat(40);
 
 /** Returns plain text with LF line ends. Never throws; time grows linearly with the length. */
 export function textFromHtml(html: string): string {
-  const reader = new Reader(html);
-  // A tokenizer that looks for entities takes three times as long.
-  const tokenizer = new Tokenizer({ decodeEntities: false }, reader);
-  Object.assign<object, object>(tokenizer, { fastForwardTo });
-  tokenizer.write(html);
-  tokenizer.end();
+  const reader = new TextReader(html);
+  readHtml(html, reader);
   return reader.writer.end();
 }
 
-/** The place of the tokenizer in its text. */
-interface Progress {
-  buffer: string;
-  offset: number;
-  index: number;
-}
-
-/** Does what the tokenizer's method of this name does, with a search: its loop over the characters takes half of the time for a mail. */
-function fastForwardTo(this: Progress, code: number): boolean {
-  const at = this.buffer.indexOf(String.fromCharCode(code), this.index + 1 - this.offset);
-  this.index = this.offset + (at < 0 ? this.buffer.length - 1 : at);
-  return at >= 0;
-}
-
-const noop = (): void => undefined;
-/** The attributes that mean something. */
-type Attributes = Partial<Record<'href' | 'alt' | 'style', string>>;
-
-/** Takes the tokenizer's calls, and leaves out what is hidden: preview texts and their padding, which no reader of the html sees. */
-class Reader {
+/** Leaves out what is hidden: preview texts and their padding, which no reader of the html sees. */
+class TextReader extends HtmlReader {
   readonly writer = new TextWriter();
-  readonly oncdata = noop;
-  readonly oncomment = noop;
-  readonly ondeclaration = noop;
-  readonly onend = noop;
-  readonly onprocessinginstruction = noop;
-  readonly ontextentity = noop;
-  readonly onattribentity = noop;
   private readonly html: string;
   private hidden: { element: Element; depth: number } | null = null;
   /** The start tag that is being read. */
   private element: Element | undefined;
-  private attributes: Attributes = {};
-  private attribute: keyof Attributes | null = null;
+  /** The value of its attribute that means something. */
+  private value: string | null = null;
+  private isValueNext = false;
 
   constructor(html: string) {
+    super();
     this.html = html;
   }
 
@@ -89,36 +63,28 @@ class Reader {
 
   onopentagname(start: number, end: number): void {
     this.element = this.elementAt(start, end);
-    this.attributes = {};
+    this.value = null;
   }
 
   onattribname(start: number, end: number): void {
-    const name = this.element === undefined ? '' : this.html.slice(start, end).toLowerCase();
-    const isWanted = (name === 'href' || name === 'alt' || name === 'style') && this.attributes[name] === undefined;
-    this.attribute = isWanted ? name : null;
-    if (isWanted) this.attributes[name] = '';
+    const attribute = this.element?.attribute ?? '';
+    this.isValueNext =
+      end - start === attribute.length &&
+      this.value === null &&
+      this.html.slice(start, end).toLowerCase() === attribute;
+    if (this.isValueNext) this.value = '';
   }
 
   onattribdata(start: number, end: number): void {
-    if (this.attribute === null) return;
-    this.attributes[this.attribute] = decoded(this.html.slice(start, end), decodeHTMLAttribute);
-  }
-
-  onattribend(): void {
-    this.attribute = null;
+    if (this.isValueNext) this.value = decoded(this.html.slice(start, end), decodeHTMLAttribute);
   }
 
   onopentagend(): void {
-    const { element, attributes } = this;
+    const { element, value } = this;
     if (element === undefined) return;
     if (this.hidden !== null) this.nest(element, 1);
-    else if (element.isUnread || isHidden(element, attributes)) this.hidden = { element, depth: 1 };
-    else this.writer.open(element, attributes);
-  }
-
-  /** In html the slash of `<div/>` means nothing. */
-  onselfclosingtag(): void {
-    this.onopentagend();
+    else if (element.isUnread || isHidden(element, value)) this.hidden = { element, depth: 1 };
+    else this.writer.open(element, value ?? '');
   }
 
   onclosetag(start: number, end: number): void {
@@ -144,8 +110,8 @@ class Reader {
 const decoded = (text: string, decode: (text: string) => string): string => (text.includes('&') ? decode(text) : text);
 
 /** Returns whether the element is hidden, and of a kind whose end tag cannot be left out: otherwise the rest of the mail would be hidden with them. */
-const isHidden = ({ name }: Element, { style = '' }: Attributes): boolean =>
-  (name === 'div' || name === 'span') && /display\s{0,9}:\s{0,9}none/i.test(style);
+const isHidden = ({ attribute }: Element, value: string | null): boolean =>
+  attribute === 'style' && value !== null && /display\s{0,9}:\s{0,9}none/i.test(value);
 
 /** Returns whether it is white space of html: not the no-break space. */
 const isWhite = (code: number): boolean =>
@@ -178,7 +144,7 @@ class TextWriter {
     if (end < text.length) this.space = true;
   }
 
-  open(element: Element, { alt = '', href = '' }: Attributes): void {
+  open(element: Element, value: string): void {
     this.block(element);
     switch (element.name) {
       case 'br':
@@ -189,7 +155,7 @@ class TextWriter {
         this.block(element);
         break;
       case 'img':
-        this.text(legible(alt.trim()));
+        this.text(legible(value.trim()));
         break;
       case 'td':
       case 'th':
@@ -206,7 +172,7 @@ class TextWriter {
         this.preformatted++;
         break;
       case 'a':
-        this.openLink(legible(href).trim());
+        this.openLink(legible(value).trim());
         break;
     }
   }

@@ -1,8 +1,9 @@
 /**
- * Tracked html: the same document, but for the values of `href` in its links and one image at its end. The tokenizer reads html as browsers do and
- * gives the place of each value, so that everything else stays byte for byte what the sender wrote, however malformed it is.
+ * Tracked html: the same document, but for the values of `href` in its links and one image at its end. Everything else stays byte for byte what the
+ * sender wrote, however malformed it is.
  */
-import { Tokenizer } from 'htmlparser2';
+import { decodeHTMLAttribute } from 'entities/decode';
+import { HtmlReader, readHtml } from '../mail/html-reader.ts';
 import { LONGEST_TARGET, clickTokens, openToken, type Stamp, type TrackingKey } from './token.ts';
 
 /** A link of the document. Offsets are in UTF-16 units and go around the value, without its quotes. */
@@ -36,9 +37,7 @@ const SHORT_HTML = 3200;
 /** Finds the links, in order. Never throws; takes linear time. `decode` returns the text of a piece of `html`, if that is octets of a charset. */
 export function planHtml(html: string, decode: (piece: string) => string = asItIs): HtmlPlan {
   const finder = new LinkFinder(html, decode);
-  const tokenizer = new Tokenizer({ decodeEntities: true }, finder);
-  tokenizer.write(html);
-  tokenizer.end();
+  readHtml(html, finder);
   return {
     links: finder.links,
     pixelAt: finder.pixelAt(),
@@ -83,34 +82,28 @@ const backgroundPixel = (url: string): string =>
   `<div style="width:1px;height:1px;background-image:url('${url}')"></div><!--[if mso]>${imagePixel(url)}<![endif]-->`;
 
 const asItIs = (piece: string): string => piece;
-const noop = (): void => undefined;
-const WHITE_SPACE = /[\t\n\f\r ]/;
 
-/** Takes the tokenizer's calls. Of an attribute that occurs twice the first counts, as in a browser. */
-class LinkFinder {
+/** Of an attribute that occurs twice the first counts, as in a browser. */
+class LinkFinder extends HtmlReader {
   readonly links: FoundLink[] = [];
   hasImage = false;
-  readonly oncdata = noop;
-  readonly oncomment = noop;
-  readonly ondeclaration = noop;
-  readonly onend = noop;
-  readonly onprocessinginstruction = noop;
-  readonly ontext = noop;
-  readonly ontextentity = noop;
   private readonly html: string;
   private readonly decode: (piece: string) => string;
   private isLink = false;
   private attribute = '';
-  private nameEnd = 0;
-  private value = '';
   private href: { start: number; end: number; value: string } | null = null;
   private isOff: boolean | null = null;
   private bodyEnd = -1;
   private htmlEnd = -1;
 
   constructor(html: string, decode: (piece: string) => string) {
+    super();
     this.html = html;
     this.decode = decode;
+  }
+
+  ontext(): void {
+    // Its links are in attributes.
   }
 
   pixelAt(): number {
@@ -128,32 +121,22 @@ class LinkFinder {
   }
 
   onattribname(start: number, end: number): void {
-    if (!this.isLink) return;
-    this.attribute = this.html.slice(start, end).toLowerCase();
-    this.nameEnd = end;
-    this.value = '';
+    if (this.isLink) this.attribute = this.html.slice(start, end).toLowerCase();
   }
 
   onattribdata(start: number, end: number): void {
-    if (this.isLink) this.value += this.decode(this.html.slice(start, end));
-  }
-
-  onattribentity(codepoint: number): void {
-    if (this.isLink) this.value += String.fromCodePoint(codepoint);
-  }
-
-  onattribend(quote: number): void {
-    if (!this.isLink || quote === 0) return;
-    if (this.attribute === 'href') this.href ??= { ...this.placeOf(quote), value: this.value };
-    else if (this.attribute === 'data-posthorn-track') this.isOff ??= this.value.trim().toLowerCase() === 'off';
+    if (!this.isLink) return;
+    if (this.attribute === 'href') this.href ??= { start, end, value: this.valueAt(start, end) };
+    else if (this.attribute === 'data-posthorn-track')
+      this.isOff ??= this.valueAt(start, end).trim().toLowerCase() === 'off';
   }
 
   onopentagend(): void {
-    this.take();
-  }
-
-  onselfclosingtag(): void {
-    this.take();
+    if (this.isLink && this.href !== null && this.isOff !== true && this.links.length < MOST_LINKS) {
+      const url = trackable(this.href.value);
+      if (url !== null) this.links.push({ start: this.href.start, end: this.href.end, url });
+    }
+    this.isLink = false;
   }
 
   onclosetag(start: number, end: number): void {
@@ -164,31 +147,10 @@ class LinkFinder {
     else if (name === 'html') this.htmlEnd = at;
   }
 
-  private take(): void {
-    if (this.isLink && this.href !== null && this.isOff !== true && this.links.length < MOST_LINKS) {
-      const url = trackable(this.href.value);
-      if (url !== null) this.links.push({ start: this.href.start, end: this.href.end, url });
-    }
-    this.isLink = false;
-  }
-
-  /** The source of the value: the tokenizer gives its pieces, of which there may be none before an entity. */
-  private placeOf(quote: number): { start: number; end: number } {
-    const { html } = this;
-    let start = this.nameEnd;
-    while (html[start] !== '=') start++;
-    start++;
-    while (WHITE_SPACE.test(html[start] ?? '')) start++;
-    if (quote === UNQUOTED) {
-      let end = start;
-      while (end < html.length && html[end] !== '>' && !WHITE_SPACE.test(html[end] ?? '')) end++;
-      return { start, end };
-    }
-    return { start: start + 1, end: html.indexOf(html[start] ?? '', start + 1) };
+  private valueAt(start: number, end: number): string {
+    return decodeHTMLAttribute(this.decode(this.html.slice(start, end)));
   }
 }
-
-const UNQUOTED = 1;
 
 /** A person who follows it wants no more mail, and must get there even when our server is gone. */
 const UNSUBSCRIBES = /unsubscri|(?<![a-z])opt[-_]?out(?![a-z])/i;
