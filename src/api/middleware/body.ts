@@ -4,6 +4,7 @@ import { networkOf } from '../../net/ip.ts';
 import type { ForeignBody } from '../compat/foreign.ts';
 import { serviceAt } from '../compat/services.ts';
 import { ownerOf, type Context, type Exchange, type Middleware, type Shell } from '../exchange.ts';
+import { takesTurn } from '../json-reader.ts';
 import { type BodyShare, checkMediaType, hasBody, readBody, readOpenForm } from '../body.ts';
 
 export function body(shell: Shell): Middleware {
@@ -39,6 +40,7 @@ async function read(shell: Shell, { req, state: { exchange } }: Context, share: 
     const bytes = await readBody(shell, req, encoding, share.take);
     exchange.bodyBytes = bytes.length;
     if (bytes.length > 0) {
+      if (takesTurn(bytes.length)) await share.turn();
       exchange.body = await shell.reader.read(bytes, {
         owner: ownerOf(exchange) ?? networkOf(exchange.ip),
         send: exchange.route?.sendRules?.(exchange.at) ?? null,
@@ -51,9 +53,10 @@ async function read(shell: Shell, { req, state: { exchange } }: Context, share: 
     if (isNeeded || foreign !== null) throw new Problem('invalid_json', 'The body is empty: a JSON object is needed.');
     return;
   }
-  if (exchange.bodyBytes > shell.limits.singleBodyBytes && !Object.hasOwn(exchange.body.value, 'recipients')) {
+  // Bulk sends have a gate of their own, where those with templates may wait long.
+  if (Object.hasOwn(exchange.body.value, 'recipients')) share.pass();
+  else if (exchange.bodyBytes > shell.limits.singleBodyBytes)
     throw new Problem('payload_too_large', 'A body above 40 MiB must be a bulk send.');
-  }
 }
 
 /** Returns the body of another service that a request has, and its media types beside JSON; null for a request of ours. */
