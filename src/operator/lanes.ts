@@ -310,7 +310,7 @@ export const Lane = ofKind('lane', {
       what: z.enum(limitedWhats),
       domain: maybe(),
       to: whole(),
-      by: z.enum(['receiver', 'operator', 'start', 'nodes']),
+      by: z.enum(['receiver', 'rule', 'operator', 'start', 'nodes']),
       cause: text(),
       since: maybeTime(),
     }),

@@ -238,8 +238,8 @@ export const limitedWhats = ['connections', 'mails_per_minute', 'mails_per_hour'
 export interface LaneLimit {
   what: (typeof limitedWhats)[number];
   to: number;
-  /** The cause of the limit. `nodes`: the lane's limit is larger, and other nodes use the rest of it. */
-  by: 'receiver' | 'operator' | 'start' | 'nodes';
+  /** `rule`: a shaping rule of this server. `nodes`: the lane's limit is larger, and other nodes use the rest of it. */
+  by: 'receiver' | 'rule' | 'operator' | 'start' | 'nodes';
   cause: string;
   since: number | null;
   /** The recipient domain that it is about; absent if it is about the whole lane. */

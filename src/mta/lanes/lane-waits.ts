@@ -162,7 +162,6 @@ function wholeWait(state: LaneState, limit: Limit, around: Surroundings): LaneWa
     return laneWait('receiver_resting', `Mail to ${to} waits by a shaping rule of this server (${cause}).`, {
       since: limit.changedAt,
       until,
-      by: 'operator',
       kind,
       stops: true,
     });
@@ -276,7 +275,7 @@ function limitsOf(state: LaneState, { limits: standing, pool, clock, part, conne
     const of = domain === null ? {} : { domain };
     if (limit.kind === 'limit') return limitsByHand(limit).map((one) => ({ ...one, ...of }));
     if (kind === 'connections' && count !== null)
-      return [{ what: 'connections', to: count, by: by === 'rule' ? 'operator' : by, cause, since: changedAt, ...of }];
+      return [{ what: 'connections', to: count, by, cause, since: changedAt, ...of }];
     return kind === 'rate' && perMinute !== null
       ? [{ what: 'mails_per_minute', to: perMinute, by: 'receiver', cause, since, ...of }]
       : [];

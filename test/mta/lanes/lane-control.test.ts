@@ -53,6 +53,15 @@ describe('mta/lanes/lane-control', () => {
     const log: Log = { debug: note, info: note, warn: note, error: note, child: () => log };
     const shaping = [
       {
+        name: 'half',
+        match: { text: 'one in two' },
+        count: 2,
+        within: MINUTE,
+        action: 'slow',
+        for: 0,
+        dryRun: false,
+      },
+      {
         name: 'own',
         match: { text: 'so slow' },
         count: 2,
@@ -382,9 +391,21 @@ describe('mta/lanes/lane-control', () => {
     assert.equal(control.slots(LANE), 0);
     assert.match((control.report(LANE)?.changes ?? []).at(-1)?.cause ?? '', /^own: so slow/);
     const [first] = control.waits(LANE, mail, site);
-    assert.deepEqual([first?.reason, first?.by, first?.until], ['receiver_resting', 'operator', NOW + 5 * MINUTE]);
+    assert.deepEqual([first?.reason, first?.by, first?.until], ['receiver_resting', 'us', NOW + 5 * MINUTE]);
     clock.advance(5 * MINUTE);
     assert.equal(control.slots(LANE), 1);
+  });
+
+  it('a rule of shaping that slows the lane is named as what has set its connections', () => {
+    many(60, accepted);
+    many(2, () => said('sender', 450, 'one in two'));
+    const { limits = [], limit, cause } = control.report(LANE) ?? {};
+    assert.equal(limit, 5);
+    assert.match(cause ?? '', /^half: one in two/);
+    assert.deepEqual(
+      limits.map(({ what, to, by }) => [what, to, by]),
+      [['connections', 5, 'rule']],
+    );
   });
 
   it("a rule of shaping closes an operator's lane for one domain only, where an answer asks that one for less", () => {
