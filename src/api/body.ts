@@ -240,7 +240,7 @@ export interface BodyShare {
 
 /**
  * Bodies at work at a time, as far as they take turns. Of more, V8 copies the texts while they wait for their commit, and mail comes in faster than it
- * goes out: with 64 clients that send mails of 100 KB, the server delivers an eighth less and takes 50 MiB more.
+ * goes out: with 64 clients that send mails of 100 KB, the server delivers an eighth less and takes 50 MiB more. The memory limits those that wait.
  */
 const AT_WORK = { most: 24, mostOfShare: 16, waiting: Infinity };
 

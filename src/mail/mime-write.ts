@@ -5,12 +5,13 @@ import {
   base64Length,
   BOUNDARY_MARK,
   encodeText,
+  isPlain,
   measureText,
   writeBase64Lines,
   type TextEnd,
 } from './transfer-encoding.ts';
 import { survey, withCrlf } from './body-facts.ts';
-import { isPlain, sevenBitMail } from './re-encode.ts';
+import { sevenBitMail } from './re-encode.ts';
 
 export { writeHead } from './header.ts';
 export { textFromHtml } from './text-from-html.ts';

@@ -4,12 +4,11 @@
  * and in an attached mail. RFC 2046 section 5.2.1 forbids to encode a mail inside (`message/rfc822`) as a whole, so its inner parts are encoded.
  * Other parts `message/...` may not be encoded either (RFC 2045 section 6.4): they become files.
  */
-import { isAscii } from 'node:buffer';
 import { decodeTransfer } from './charset.ts';
 import { readContentType } from './content-type.ts';
 import { endOfHead, parseHeaders, type HeaderField } from './header.ts';
 import { survey, withCrlf } from './body-facts.ts';
-import { base64Lines, quotedOctets } from './transfer-encoding.ts';
+import { base64Lines, isPlain, quotedOctets } from './transfer-encoding.ts';
 
 const DEEPEST = 20;
 /** Each part that is encoded grows by a header line, which must not add up. */
@@ -57,10 +56,6 @@ export const sevenBitBody = (fields: readonly HeaderField[], body: Buffer): Reen
   reencodeMail(fields, body, { isUnfit, isUnfitHead: hasLongLine, label: '7bit', left: MOST_ENCODED }, 0);
 
 const isUnfit = (bytes: Buffer): boolean => !isPlain(bytes) || hasLongLine(bytes);
-
-/** Returns whether it has only printable ASCII, white space and line ends: what we send. */
-export const isPlain = (bytes: Buffer): boolean =>
-  isAscii(bytes) && !/[^\t\r\n\x20-\x7e]/.test(bytes.toString('latin1'));
 
 /** Encodes a mail, which says that it is MIME if it has got an encoding (RFC 2045 section 4). */
 function reencodeMail(fields: readonly HeaderField[], body: Buffer, job: Job, depth: number): Reencoded | null {
@@ -208,19 +203,10 @@ export function encodedPart(
   octets: Buffer,
   { isText, like }: { isText: boolean; like: Buffer },
 ): Reencoded {
-  const isLegible = isText && isMostlyAscii(octets);
-  const text = isLegible ? quotedOctets(octets) : base64Lines(octets);
-  return { fields: withEncoding(fields, isLegible ? 'quoted-printable' : 'base64'), body: endedLike(like, text) };
+  const quoted = isText ? quotedOctets(octets) : null;
+  const encoding = quoted === null ? 'base64' : 'quoted-printable';
+  return { fields: withEncoding(fields, encoding), body: endedLike(like, quoted ?? base64Lines(octets)) };
 }
-
-/** Above a quarter of escapes base64 is the shorter one, and the other is not readable either. */
-function isMostlyAscii(octets: Buffer): boolean {
-  let escapes = 0;
-  for (const octet of octets) if (octet > 0x7e || octet === 0x3d || (octet < 0x20 && !isSpace(octet))) escapes++;
-  return escapes * 4 <= octets.length;
-}
-
-const isSpace = (octet: number): boolean => octet === 0x09 || octet === 0x0a || octet === 0x0d;
 
 /** Returns the text with a final CRLF only if the body has one: the CRLF before a boundary belongs to the boundary. */
 function endedLike(body: Buffer, text: Buffer): Buffer {

@@ -2,6 +2,7 @@
  * Content transfer encodings for text parts (RFC 2045 section 6), always in 7 bits, so that bytes and signature are the same at every try. Most octets
  * stay as they are, so four are looked at together: string searches take up to three times as long, and memory for each line and escape.
  */
+import { isAscii } from 'node:buffer';
 import { withCrlf, type Survey } from './body-facts.ts';
 
 export type TransferEncoding = '7bit' | 'quoted-printable' | 'base64';
@@ -45,8 +46,7 @@ export function measureText(text: string | Buffer): MeasuredText {
   const measured = { octets, bareEnds, isRelaxed };
   if (isPlain && longest <= LONGEST_LINE && !hasTrailingSpace && !octets.includes(`--${BOUNDARY_MARK}`))
     return { ...measured, encoding: '7bit', bound: length + 2 };
-  // Above a quarter quoted-printable is the longer one, and is not readable either.
-  return escapes * 4 <= length
+  return isLegible(escapes, length)
     ? { ...measured, encoding: 'quoted-printable', bound: quotedBound(length + 2 * escapes, lineEnds) }
     : { ...measured, encoding: 'base64', bound: base64Length(length), isRelaxed: true };
 }
@@ -62,12 +62,19 @@ export function encodeText({ encoding, octets, bareEnds, bound }: MeasuredText, 
 
 const LINE_END = Buffer.from('\r\n');
 
-/** Returns octets as quoted-printable: a CRLF is a line end, any other CR or LF is escaped. */
-export function quotedOctets(octets: Buffer): Buffer {
+/** Returns octets as quoted-printable: a CRLF is a line end, any other CR or LF is escaped. Null if base64 is better for them. */
+export function quotedOctets(octets: Buffer): Buffer | null {
   const { bareEnds, escapes, lineEnds } = measure(octets);
+  if (!isLegible(escapes, octets.length)) return null;
   const bound = quotedBound(octets.length + 2 * (escapes + bareEnds), lineEnds);
   return quoted(octets, { bound, end: 'part', lineEnds: 'pairs' });
 }
+
+/** Returns whether quoted-printable is the shorter one, and can be read: with a quarter of escapes at most. */
+const isLegible = (escapes: number, length: number): boolean => escapes * 4 <= length;
+
+/** Returns whether it has only printable ASCII, white space and line ends: what we send. */
+export const isPlain = (octets: Buffer): boolean => isAscii(octets) && measure(octets).isPlain;
 
 interface Measured extends Pick<Survey, 'bareEnds'> {
   /** Octets that quoted-printable escapes; line ends are not among them. */

@@ -5,6 +5,7 @@
  * The first mails after a start are measured too (cold).
  *
  *   --doors smtp,http  --sizes 4096,32768,102400,1048576  --connections kept,fresh     the cells; all of them if left out
+ *   --sessions N: connections in and out, 20 if left out
  *   --runs N            --scale X: so many times as many mails in each cell             --quick: few mails, and one run
  *   --beside FOLDER     a second built working tree of Posthorn, in turns with this one
  *   --postgres URL      also Posthorn on PostgreSQL, each time on a new database that is made through the one of the URL
