@@ -83,7 +83,7 @@ export function shownAddress(address: string): string {
 export function formatMailbox(mailbox: Mailbox): string {
   const { name, address } = mailbox;
   if (name === null) return address;
-  const plain = !/[()<>[\]:;@\\,."]/.test(name) && name === trimSpaces(name);
+  const plain = !/[()<>[\]:;@\\,."]/.test(name) && name === name.trim();
   return `${plain ? name : quote(name)} <${address}>`;
 }
 

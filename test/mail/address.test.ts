@@ -156,6 +156,13 @@ describe('mail/address', () => {
     );
   });
 
+  it('bug: reads back a name that begins or ends with a space of any kind', () => {
+    for (const name of ['\u205f', '\u3000Ana', 'Ana\u00a0', '\ufeffAna', ' Ana ']) {
+      const mailbox = { name, local: 'a', domain: 'b.example', address: 'a@b.example' };
+      assert.deepEqual(parseMailbox(formatMailbox(mailbox)), { kind: 'ok', mailbox });
+    }
+  });
+
   it('never throws, and what it takes obeys the rule', () => {
     const pieces = fc
       .array(fc.constantFrom('a', '"', '\\', '<', '>', '@', '.', ' ', ',', ':', ';', 'ü', '-', '1', '('))
