@@ -7,7 +7,6 @@ import type { Clock, Timer } from '../base/clock.ts';
 import { networkOf } from '../net/ip.ts';
 import { watchPace } from '../net/patience.ts';
 import { Problem } from '../base/problem.ts';
-import { createGate } from '../scheduling/gate.ts';
 
 export interface BodyLimits {
   /** Most bytes of a body, compressed and decompressed alike. */
@@ -230,19 +229,9 @@ export function drain(
 export interface BodyShare {
   /** Takes this many more bytes. Throws `service_unavailable` if there is no room. */
   readonly take: (bytes: number) => void;
-  /** Waits until few enough other bodies are at work. Accounts take turns. */
-  readonly turn: () => Promise<void>;
-  /** Ends the turn. */
-  readonly pass: () => void;
-  /** Gives everything back, and ends the turn. */
+  /** Gives everything back. */
   readonly release: () => void;
 }
-
-/**
- * Bodies at work at a time, as far as they take turns. Of more, V8 copies the texts while they wait for their commit, and mail comes in faster than it
- * goes out: with 64 clients that send mails of 100 KB, the server delivers an eighth less and takes 50 MiB more. The memory limits those that wait.
- */
-const AT_WORK = { most: 24, mostOfShare: 16, waiting: Infinity };
 
 /**
  * The memory for bodies under way, forms and uploads included, and for large answers that are not taken yet. An account may hold at most
@@ -254,7 +243,6 @@ export class BodyMemory {
   /** The part of it that strangers have. */
   private open = 0;
   private readonly owners = new Map<string, number>();
-  private readonly atWork = createGate(AT_WORK);
 
   private readonly usedUp: UsedUp;
 
@@ -271,11 +259,6 @@ export class BodyMemory {
       return this.add(name, bytes);
     };
     let mine = 0;
-    let leave: (() => void) | null = null;
-    const pass = (): void => {
-      leave?.();
-      leave = null;
-    };
     return {
       take: (bytes) => {
         mine += bytes;
@@ -285,12 +268,7 @@ export class BodyMemory {
         if (owner === null) this.usedUp(leftOpen < 0 ? 'open_form_memory' : 'open_form_memory_network');
         throw new Problem('service_unavailable', 'Too many large bodies and answers at once.', { retryAfter: 1 });
       },
-      turn: async () => {
-        leave = await this.atWork.enter(name);
-      },
-      pass,
       release: () => {
-        pass();
         add(-mine);
         mine = 0;
       },

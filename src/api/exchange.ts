@@ -11,6 +11,7 @@ import type { Notifier } from '../scheduling/notifier.ts';
 import type { Rate, RateWindows } from '../scheduling/rate-windows.ts';
 import type { Answer } from './answer.ts';
 import type { KeptBodies, StrangerLines } from './audit.ts';
+import type { Intake } from '../messages/accept/intake.ts';
 import type { BodyMemory, BodyLimits } from './body.ts';
 import type { IdempotencySettings, IdempotencyUse, InFlight } from './idempotency.ts';
 import type { Inside } from './inside.ts';
@@ -145,6 +146,8 @@ export interface ApiDeps {
   accountWindows?: RateWindows;
   /** The memory for bodies; shared with the dashboard. */
   bodyMemory?: BodyMemory;
+  /** The turns of mails; shared with submission by SMTP. */
+  intake?: Intake;
   /** Is called when a budget for strangers is used up. */
   usedUp?: UsedUp;
   /** Budgets for connections without a key or a session; shared with the dashboard's port. */
@@ -185,6 +188,7 @@ export interface Shell extends ApiDeps {
   /** Requests a minute for an address without a valid key. */
   anonymous: number;
   bodyMemory: BodyMemory;
+  intake: Intake;
   newcomers: Newcomers;
   strangerLines: StrangerLines;
   limits: BodyLimits;

@@ -18,9 +18,6 @@ export const INLINE_BYTES = 256 * 1024;
 /** Larger ones take turns: many that come at once would hold the event loop for as many milliseconds. */
 const AT_ONCE_BYTES = 16 * 1024;
 
-/** Returns whether a body of this length is read on the main loop, and large enough that few should be at work at a time (`BodyShare.turn`). */
-export const takesTurn = (bytes: number): boolean => bytes > AT_ONCE_BYTES && bytes <= INLINE_BYTES;
-
 const THREADS = 2;
 /** Bodies of one account that wait for a thread; more answer 503. The memory for bodies is the limit before: its half is 512 of the smallest. */
 const MOST_WAITING = 512;

@@ -26,6 +26,7 @@ import { compatRoutes } from './compat/routes.ts';
 import { withAdapter } from './compat/services.ts';
 import { openExchange, type ApiDeps, type Exchange, type Shell, type ShellState } from './exchange.ts';
 import { healthRoutes } from './health.ts';
+import { createIntake } from '../messages/accept/intake.ts';
 import { BodyMemory, bodyLimits, inviteLater } from './body.ts';
 import { InFlight, idempotency } from './idempotency.ts';
 import { createJsonReader } from './json-reader.ts';
@@ -77,6 +78,7 @@ export function createApi(deps: ApiDeps, routes: readonly Route[], door?: Operat
     addressWindows: new RateWindows(),
     anonymous: settings.anonymousPerMinute ?? ANONYMOUS_PER_MINUTE,
     bodyMemory: deps.bodyMemory ?? new BodyMemory(limits.heldBytes),
+    intake: deps.intake ?? createIntake(),
     newcomers: deps.newcomers ?? new Newcomers(settings.trustedProxies),
     strangerLines: deps.strangerLines ?? new StrangerLines(deps.usedUp),
     limits,

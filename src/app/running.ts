@@ -1,7 +1,7 @@
 /** Builds the parts that run, each from existing ones: acceptance, mail ports, delivery engine, webhooks, then their doors. app.ts starts them. */
 import type { Timer } from '../base/clock.ts';
 import { RateWindows, type CountedElsewhere } from '../scheduling/rate-windows.ts';
-import { createGate } from '../scheduling/gate.ts';
+import { createIntake } from '../messages/accept/intake.ts';
 import { certificateFiles, watchCertificate, type WatchDeps } from '../config/certificate.ts';
 import type { Config } from '../config/schema.ts';
 import type { AcceptDeps } from '../messages/accept/accept.ts';
@@ -64,13 +64,15 @@ async function buildParts(context: AppContext, present: WatchDeps['present']) {
   const accept = buildAccept(context);
   /** Requests of each account, counted for HTTP and submission together. */
   const accountWindows = new RateWindows({ isShared: () => nodes.hasOthers });
-  const inbound = await buildInbound(context, { accept, accountWindows }, present.certificate);
+  const intake = createIntake();
+  const inbound = await buildInbound(context, { accept, accountWindows, intake }, present.certificate);
   const delivery = await buildDeliveryEngine(context, inbound.mailPorts);
   const notices = accountNotices(context);
   return {
     ...delivery,
     accept,
     accountWindows,
+    intake,
     inbound,
     notices,
     webhooks: new Webhooks({
@@ -130,11 +132,6 @@ function buildDoors(context: AppContext, parts: Parts) {
   };
 }
 
-/** Acceptances written at once: enough to fill a grouped commit, few compared with the deliveries that wait for the same writer. */
-const MOST_ACCEPTED_AT_ONCE = 128;
-/** Acceptances that may wait; a client beyond them should try again in a second. */
-const MOST_WAITING_TO_BE_ACCEPTED = 1024;
-
 /** The quota of a plan that was removed: it allows no requests, so nothing is counted. */
 const NO_QUOTA = { mailsPerDay: null, mailsPerMonth: null };
 
@@ -149,7 +146,6 @@ function buildAccept(context: AppContext): AcceptDeps {
     whyRefused: (accountId, domain) => directory.whyRefused(accountId, domain),
     findSuppressed: (questions) => findSuppressed(db.prepared, clock.now(), questions),
     hasRoom: () => disk.hasRoom(),
-    intake: createGate({ most: MOST_ACCEPTED_AT_ONCE, waiting: MOST_WAITING_TO_BE_ACCEPTED }),
     takeQuota: (accountId, plan, mails) => quotas.take(accountId, planOf(plan) ?? NO_QUOTA, mails),
     simulatorDomain: config.simulator.domain,
   };

@@ -93,16 +93,16 @@ async function wireBytes(mta: Mta, deliveryId: string): Promise<WireBytes> {
 
 export async function buildInbound(
   context: AppContext,
-  intake: Pick<Parts, 'accept' | 'accountWindows'>,
+  parts: Pick<Parts, 'accept' | 'accountWindows' | 'intake'>,
   certificate: Certificate,
 ): Promise<Inbound> {
   const size = await diskBytes(mailFolder(context.config));
-  return createInbound(listenerDeps(context, intake), context.config, certificate, size);
+  return createInbound(listenerDeps(context, parts), context.config, certificate, size);
 }
 
 function listenerDeps(
   context: AppContext,
-  { accept, accountWindows }: Pick<Parts, 'accept' | 'accountWindows'>,
+  { accept, accountWindows, intake }: Pick<Parts, 'accept' | 'accountWindows' | 'intake'>,
 ): InboundDeps {
   const { config, clock, live, notifiers, directory, disk, callers, meters, planOf } = context;
   const { submission } = config.smtp;
@@ -114,6 +114,7 @@ function listenerDeps(
     receiverOf: (local, domain) => directory.receiverOf(local, domain),
     hasRoomForStrangers: () => disk.hasRoomForStrangers(),
     accept,
+    intake,
     authenticate: callers.authenticate,
     unsubscribe: (wish, deliveryId) => unsubscribeByMail({ ...context, keys: context.trackKeys }, wish, deliveryId),
     bounceRules: () => live.rules,

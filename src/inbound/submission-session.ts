@@ -8,6 +8,7 @@ import { actorOf, type Authenticate, type Caller } from '../keys/caller.ts';
 import { isIpAllowed } from '../keys/ip-list.ts';
 import { scopeAllows } from '../keys/scopes.ts';
 import type { AcceptDeps } from '../messages/accept/accept.ts';
+import type { Intake } from '../messages/accept/intake.ts';
 import { finishSubmitted } from '../mail/submitted.ts';
 import { networkOf } from '../net/ip.ts';
 import { auditRow, type ActWords } from '../operations/audit-row.ts';
@@ -22,6 +23,8 @@ import type { ReadApart, ReadMail } from './submission-worker.ts';
 
 export interface SubmissionDeps extends Pick<InboundContext, 'clock' | 'usedUp' | 'ownAccount'> {
   accept: AcceptDeps;
+  /** The turns of mails; shared with the API. */
+  intake: Intake;
   authenticate: Authenticate;
   /** Returns the caller whose key programs of trusted networks send with, or null. */
   trustedCaller(): Promise<Caller | null>;

@@ -79,7 +79,9 @@ export function submissionHandlers(deps: SubmissionDeps, settings: SubmissionSet
       if (!('caller' in result)) return logged(session, 'DATA', null, result);
       const { caller } = result;
       deps.noteUse(caller.keyId, session.ip, 'SMTP');
+      const turn = deps.intake.begin(caller.accountId);
       try {
+        await turn.take(bytes.length);
         const read = await deps.reader.read(bytes);
         if (!('digest' in read)) return await logged(session, 'DATA', caller, refuse(554, read.mail.text));
         const id = await acceptor.accept(session, caller, { started, ...read });
@@ -91,6 +93,8 @@ export function submissionHandlers(deps: SubmissionDeps, settings: SubmissionSet
           submissionAudit(deps, session, { step: 'DATA', caller, code: refusal.code, problem: error.code, started }),
         );
         return refusal;
+      } finally {
+        turn.end();
       }
     },
   };

@@ -2,7 +2,7 @@
 import { WaitingLine } from './places.ts';
 
 export interface GateLimits {
-  /** Callers inside at a time. */
+  /** Callers inside at a time. One that weighs more than 1 counts as so many, and enters while there is any room. */
   most: number;
   /** Callers of one share inside at a time; `most` if left out. */
   mostOfShare?: number;
@@ -15,34 +15,41 @@ export type Gate = ReturnType<typeof createGate>;
 export function createGate({ most, mostOfShare = most, waiting: mostWaiting }: GateLimits) {
   let inside = 0;
   const insideOfShare = new Map<string, number>();
-  const line = new WaitingLine<(leave: () => void) => void>();
+  const line = new WaitingLine<{ weight: number; resolve: (leave: () => void) => void }>();
 
   const hasRoomFor = (share: string): boolean => (insideOfShare.get(share) ?? 0) < mostOfShare;
 
-  function add(share: string, callers: 1 | -1): void {
+  function add(share: string, callers: number): void {
     inside += callers;
     const ofShare = (insideOfShare.get(share) ?? 0) + callers;
     if (ofShare === 0) insideOfShare.delete(share);
     else insideOfShare.set(share, ofShare);
   }
 
-  function admit(share: string): () => void {
-    add(share, 1);
+  function admit(share: string, weight: number): () => void {
+    add(share, weight);
     let out = false;
     return () => {
       if (out) throw new Error('left a gate twice');
       out = true;
-      add(share, -1);
-      const next = line.next(hasRoomFor);
-      next?.item(admit(next.share));
+      add(share, -weight);
+      letIn();
     };
   }
 
-  function enter(share = ''): Promise<(() => void) | null> | (() => void) {
-    if (inside < most && hasRoomFor(share)) return admit(share);
+  function letIn(): void {
+    while (inside < most) {
+      const next = line.next(hasRoomFor);
+      if (next === undefined) return;
+      next.item.resolve(admit(next.share, next.item.weight));
+    }
+  }
+
+  function enter(share = '', weight = 1): Promise<(() => void) | null> | (() => void) {
+    if (inside < most && hasRoomFor(share)) return admit(share, weight);
     if (line.of(share) >= mostWaiting) return Promise.resolve(null);
     return new Promise((resolve) => {
-      line.add(share, resolve);
+      line.add(share, { weight, resolve });
     });
   }
 

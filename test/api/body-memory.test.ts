@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import type { BudgetName } from '../../src/base/budgets.ts';
-import { BodyMemory, type BodyShare } from '../../src/api/body.ts';
-import { nextSlice } from '../../src/base/slices.ts';
+import { BodyMemory } from '../../src/api/body.ts';
 
 const MIB = 2 ** 20;
 const IP = '192.0.2.1';
@@ -44,25 +43,5 @@ describe('the memory for bodies', () => {
     large.release();
     assert.equal(refused.at(-1), 'open_form_memory');
     memory.begin('acc_one', IP).take(100 * MIB);
-  });
-
-  it('has a number of bodies at work at a time, of which one account gets a part', async () => {
-    const memory = new BodyMemory(256 * MIB);
-    const order: string[] = [];
-    const turnOf = (account: string, number: number): BodyShare => {
-      const share = memory.begin(account, IP);
-      void share.turn().then(() => order.push(`${account} ${String(number)}`));
-      return share;
-    };
-    const [first, second] = Array.from({ length: 30 }, (_, number) => turnOf('acc_greedy', number));
-    for (let number = 0; number < 9; number++) turnOf('acc_other', number);
-    const others = Array.from({ length: 8 }, (_, number) => `acc_other ${String(number)}`);
-    await nextSlice();
-    assert.deepEqual([order.length, order.slice(16)], [24, others]);
-    first?.pass();
-    first?.release();
-    second?.release();
-    await nextSlice();
-    assert.deepEqual(order.slice(24), ['acc_greedy 16', 'acc_other 8']);
   });
 });

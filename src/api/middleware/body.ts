@@ -4,7 +4,8 @@ import { networkOf } from '../../net/ip.ts';
 import type { ForeignBody } from '../compat/foreign.ts';
 import { serviceAt } from '../compat/services.ts';
 import { ownerOf, type Context, type Exchange, type Middleware, type Shell } from '../exchange.ts';
-import { takesTurn } from '../json-reader.ts';
+import { INLINE_BYTES } from '../json-reader.ts';
+import type { Turn } from '../../messages/accept/intake.ts';
 import { type BodyShare, checkMediaType, hasBody, readBody, readOpenForm } from '../body.ts';
 
 export function body(shell: Shell): Middleware {
@@ -14,11 +15,14 @@ export function body(shell: Shell): Middleware {
       await next();
       return;
     }
-    const share = shell.bodyMemory.begin(ownerOf(exchange), exchange.ip);
+    const owner = ownerOf(exchange);
+    const share = shell.bodyMemory.begin(owner, exchange.ip);
+    const turn = owner === null || exchange.route?.sendRules === undefined ? null : shell.intake.begin(owner);
     try {
-      await read(shell, ctx, share);
+      await read(shell, ctx, share, turn);
       await next();
     } finally {
+      turn?.end();
       share.release();
     }
   };
@@ -27,7 +31,12 @@ export function body(shell: Shell): Middleware {
 /** The body of another method has no meaning (RFC 9110 section 9.3) and is drained. */
 const takesBody = (method: string): boolean => method === 'POST' || method === 'PATCH' || method === 'PUT';
 
-async function read(shell: Shell, { req, state: { exchange } }: Context, share: BodyShare): Promise<void> {
+async function read(
+  shell: Shell,
+  { req, state: { exchange } }: Context,
+  share: BodyShare,
+  turn: Turn | null,
+): Promise<void> {
   if (exchange.route?.page === true) {
     // The body of an unknown link is not read.
     if (exchange.route.knows?.(exchange.params) !== false) exchange.form = await readForm(shell, req, share);
@@ -40,7 +49,8 @@ async function read(shell: Shell, { req, state: { exchange } }: Context, share: 
     const bytes = await readBody(shell, req, encoding, share.take);
     exchange.bodyBytes = bytes.length;
     if (bytes.length > 0) {
-      if (takesTurn(bytes.length)) await share.turn();
+      // Larger ones have turns of their own, for the threads.
+      if (bytes.length <= INLINE_BYTES) await turn?.take(bytes.length);
       exchange.body = await shell.reader.read(bytes, {
         owner: ownerOf(exchange) ?? networkOf(exchange.ip),
         send: exchange.route?.sendRules?.(exchange.at) ?? null,
@@ -54,7 +64,7 @@ async function read(shell: Shell, { req, state: { exchange } }: Context, share: 
     return;
   }
   // Bulk sends have a gate of their own, where those with templates may wait long.
-  if (Object.hasOwn(exchange.body.value, 'recipients')) share.pass();
+  if (Object.hasOwn(exchange.body.value, 'recipients')) turn?.end();
   else if (exchange.bodyBytes > shell.limits.singleBodyBytes)
     throw new Problem('payload_too_large', 'A body above 40 MiB must be a bulk send.');
 }

@@ -24,7 +24,6 @@ import { addOwnMail } from './own-mail.ts';
 import type { BulkDraft, BulkEntryDraft, MessageDraft } from '../request/message-draft.ts';
 import type { SettleQuota } from '../../accounts/quota.ts';
 import type { Notifier } from '../../scheduling/notifier.ts';
-import type { Gate } from '../../scheduling/gate.ts';
 import { isStorageTrouble, type Committer, type Work } from '../../storage/commit.ts';
 import { findSuppressed, type Suppressed, type SuppressionQuestion } from '../../suppressions/suppression-store.ts';
 import type { DueHint } from '../delivery/due-hint.ts';
@@ -37,8 +36,6 @@ export interface AcceptDeps extends MaySendDeps, AcceptRowsDeps {
   takeQuota?: (accountId: string, plan: string, mails: number) => Promise<SettleQuota>;
   /** False while the disk is too full for new mail. */
   hasRoom(): boolean;
-  /** Limits how many acceptances are written at once. */
-  intake?: Gate;
   /** Writes failure notices to senders who submitted by SMTP; without it none are written. */
   notices?: NoticeRule;
   /** Keeps what was accepted for its first attempt; without it the mail is read back. */
@@ -262,19 +259,11 @@ const acceptWork: Work<Acceptance, Suppressed | null, readonly (Suppressed | nul
 
 /** `Retry-After` in seconds when the disk or the database does not accept mail. */
 const RETRY_AFTER_S = 10;
-/** `Retry-After` in seconds when too many requests came at once. */
-const OVERLOAD_RETRY_AFTER_S = 1;
 
 async function store(deps: AcceptDeps, acceptance: Acceptance, bytes: number): Promise<Suppressed | null> {
   if (!deps.hasRoom())
     throw new Problem('service_unavailable', 'The disk is too full for new mail. Try again later.', {
       retryAfter: RETRY_AFTER_S,
-    });
-  // Without a limit, acceptances would take time of the writer and the event loop from deliveries.
-  const leave = await deps.intake?.enter();
-  if (leave === null)
-    throw new Problem('service_unavailable', 'Too many requests came at once. Try again.', {
-      retryAfter: OVERLOAD_RETRY_AFTER_S,
     });
   try {
     return await deps.commit.submit(acceptWork, acceptance, bytes);
@@ -284,7 +273,5 @@ async function store(deps: AcceptDeps, acceptance: Acceptance, bytes: number): P
       retryAfter: RETRY_AFTER_S,
       cause: error,
     });
-  } finally {
-    leave?.();
   }
 }

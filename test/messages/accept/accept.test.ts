@@ -2,7 +2,6 @@ import { auditRow } from '../../../src/operations/audit-row.ts';
 import { StorageUnavailable } from '../../../src/storage/commit.ts';
 import assert from 'node:assert/strict';
 import { createNotifier } from '../../../src/scheduling/notifier.ts';
-import { createGate } from '../../../src/scheduling/gate.ts';
 import { Problem } from '../../../src/base/problem.ts';
 import type { Mailbox } from '../../../src/mail/address.ts';
 import { acceptBulk, acceptSingle, type AcceptDeps } from '../../../src/messages/accept/accept.ts';
@@ -238,39 +237,6 @@ describe('messages/accept', () => {
         assert.equal((await problemOf(acceptSingle({ ...deps, commit }, sender, draftOf({}), nothing))).code, code);
       });
     }
-
-    it('lets so many be written and so many wait while the database stands still, and refuses the others at once', async () => {
-      let go = (): void => undefined;
-      let isBegun = (): void => undefined;
-      const begun = new Promise<void>((resolve) => (isBegun = resolve));
-      const stalled = temp.db.commit.submit(
-        {
-          name: 'stall',
-          isIntake: true,
-          run: (_, inputs: readonly null[]) =>
-            new Promise<readonly null[]>((resolve) => {
-              go = () => {
-                resolve(inputs);
-              };
-              isBegun();
-            }),
-        },
-        null,
-      );
-      const slow = { ...deps, intake: createGate({ most: 2, waiting: 3 }) };
-      const taken = Array.from({ length: 5 }, () => acceptSingle(slow, sender, draftOf(), nothing));
-      // Each looks up stream and domain before it comes to the gate.
-      while (slow.intake.sizes().waiting < 3) await new Promise((resolve) => setImmediate(resolve));
-      const refused = await acceptSingle(slow, sender, draftOf(), nothing).catch((error: unknown) => error);
-      assert.ok(refused instanceof Problem);
-      assert.deepEqual([refused.code, refused.retryAfter], ['service_unavailable', 1]);
-      await begun;
-      go();
-      await stalled;
-      assert.equal((await Promise.all(taken)).length, 5);
-      assert.deepEqual(await all('messages').then((rows) => rows.length), 5);
-      assert.deepEqual(slow.intake.sizes(), { inside: 0, waiting: 0 });
-    });
 
     it('lets a broken constraint through as the bug it is', async () => {
       const error = Object.assign(new Error('unique'), { code: 'SQLITE_CONSTRAINT' });
