@@ -6,10 +6,10 @@
 import { constants, PerformanceObserver, type PerformanceEntry } from 'node:perf_hooks';
 import v8 from 'node:v8';
 
-/** Live objects in bytes beyond which memory counts more than CPU time. With 1,000 connections and no queue some 60 MB are alive. */
-const LARGE = 80e6;
+/** Live objects in bytes beyond which memory counts more than CPU time. What came since the collection is counted too. */
+const LARGE = 100e6;
 /** Live objects in bytes below which CPU time counts more again; the distance keeps it from changing with each collection. */
-const SMALL = 65e6;
+const SMALL = 80e6;
 
 /** Returns whether memory counts more than CPU time with this many bytes alive; `before` is the answer until now. */
 export const favoursMemory = (before: boolean, live: number): boolean => live > (before ? SMALL : LARGE);

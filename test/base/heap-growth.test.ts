@@ -8,15 +8,15 @@ const MB = 1e6;
 describe('the growth of the heap', () => {
   const steps: [live: number, expected: boolean][] = [
     [60, false],
-    [80, false],
+    [100, false],
+    [101, true],
+    [90, true],
     [81, true],
-    [70, true],
-    [66, true],
-    [65, false],
-    [79, false],
-    [120, true],
+    [80, false],
+    [99, false],
+    [140, true],
   ];
-  it('favours memory above 80 MB of live objects, until they are 65 MB', () => {
+  it('favours memory above 100 MB of live objects, until they are 80 MB', () => {
     let now = false;
     for (const [live, expected] of steps) {
       now = favoursMemory(now, live * MB);
