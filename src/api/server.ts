@@ -78,7 +78,7 @@ export function createApi(deps: ApiDeps, routes: readonly Route[], door?: Operat
     addressWindows: new RateWindows(),
     anonymous: settings.anonymousPerMinute ?? ANONYMOUS_PER_MINUTE,
     bodyMemory: deps.bodyMemory ?? new BodyMemory(limits.heldBytes),
-    intake: deps.intake ?? createIntake(),
+    intake: deps.intake ?? createIntake(deps),
     newcomers: deps.newcomers ?? new Newcomers(settings.trustedProxies),
     strangerLines: deps.strangerLines ?? new StrangerLines(deps.usedUp),
     limits,

@@ -64,7 +64,7 @@ async function buildParts(context: AppContext, present: WatchDeps['present']) {
   const accept = buildAccept(context);
   /** Requests of each account, counted for HTTP and submission together. */
   const accountWindows = new RateWindows({ isShared: () => nodes.hasOthers });
-  const intake = createIntake();
+  const intake = createIntake({ clock });
   const inbound = await buildInbound(context, { accept, accountWindows, intake }, present.certificate);
   const delivery = await buildDeliveryEngine(context, inbound.mailPorts);
   const notices = accountNotices(context);

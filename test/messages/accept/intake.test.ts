@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { nextSlice } from '../../../src/base/slices.ts';
 import { createIntake, type Turn } from '../../../src/messages/accept/intake.ts';
+import { FakeClock } from '../../support/fakes/fake-clock.ts';
 
 const SMALL = 4096;
 const LARGE = 100 * 1024;
@@ -19,7 +20,7 @@ describe('the intake', () => {
   }
 
   it('has a number of mails at work at a time, of which one account gets a part', async () => {
-    const intake = createIntake();
+    const intake = createIntake({ clock: new FakeClock() });
     const [first, second] = Array.from({ length: 60 }, (_, at) => mail(intake, 'acc_greedy', SMALL, `g${String(at)}`));
     for (let at = 0; at < 20; at++) mail(intake, 'acc_other', SMALL, `o${String(at)}`);
     await nextSlice();
@@ -33,7 +34,7 @@ describe('the intake', () => {
   });
 
   it('counts a large mail as three, and lets as many small ones in when it ends', async () => {
-    const intake = createIntake();
+    const intake = createIntake({ clock: new FakeClock() });
     const large = Array.from({ length: 17 }, (_, at) => mail(intake, 'acc', LARGE, `large ${String(at)}`));
     for (let at = 0; at < 5; at++) mail(intake, 'acc', SMALL, `small ${String(at)}`);
     await nextSlice();
@@ -47,7 +48,7 @@ describe('the intake', () => {
   });
 
   it('refuses at once what is more than may wait', async () => {
-    const intake = createIntake({ most: 2, mostOfShare: 2, waiting: 3 });
+    const intake = createIntake({ clock: new FakeClock() }, { most: 2, mostOfShare: 2, waiting: 3 });
     const taken = Array.from({ length: 5 }, () => intake.begin('acc'));
     const come = taken.map((turn) => turn.take(SMALL));
     await assert.rejects(intake.begin('acc').take(SMALL), { code: 'service_unavailable', retryAfter: 1 });
@@ -55,6 +56,27 @@ describe('the intake', () => {
       await come[at];
       turn.end();
     }
-    assert.deepEqual(intake.sizes(), { inside: 0, waiting: 0 });
+    const again = Array.from({ length: 5 }, () => intake.begin('acc').take(SMALL));
+    await Promise.all(again.slice(0, 2));
+    await assert.rejects(intake.begin('acc').take(SMALL), { code: 'service_unavailable' });
+  });
+
+  it('ends the turn of a mail that takes long, so that accounts with slow templates hold up no other', async () => {
+    const clock = new FakeClock();
+    const intake = createIntake({ clock });
+    const slow = Array.from({ length: 48 }, (_, at) => mail(intake, 'acc_slow', SMALL, `slow ${String(at)}`));
+    for (let at = 0; at < 48; at++) mail(intake, 'acc_slower', SMALL, `slower ${String(at)}`);
+    mail(intake, 'acc_other', SMALL, 'other');
+    await nextSlice();
+    assert.equal(order.length, 64);
+    clock.advance(499);
+    await nextSlice();
+    assert.equal(order.length, 64);
+    clock.advance(1);
+    await nextSlice();
+    assert.ok(order.includes('other'));
+    for (const turn of slow) turn.end();
+    await nextSlice();
+    assert.equal(order.length, 97, 'each left once');
   });
 });
